@@ -1,0 +1,1 @@
+"""Who owns KV memory and in what shape."""

@@ -1,0 +1,1 @@
+"""How a step is composed and what may enter."""

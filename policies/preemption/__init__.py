@@ -1,0 +1,1 @@
+"""Who is preempted when memory runs out."""

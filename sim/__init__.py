@@ -1,0 +1,1 @@
+"""What happens: models, hardware, cost, engines, driver, metrics."""

@@ -1,0 +1,105 @@
+"""What a step costs: the protocol that engines use, and the linear source.
+
+All coefficients are integers (picoseconds), rounded once when a cost is built, so that a leap of
+k decode steps costs exactly the sum of its steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class DecodeRun(NamedTuple):
+    """Decode steps with fixed membership: step ``j`` lasts ``first_ps + slope_ps * j``.
+
+    Valid for ``num_steps`` steps (``None`` = for ever); ``inside`` tells whether all of them lie
+    inside the measured range of the cost source.
+    """
+
+    first_ps: int
+    slope_ps: int
+    num_steps: int | None
+    inside: bool
+
+
+class StepCost(Protocol):
+    """Step durations of one engine replica.
+
+    ``overlap`` (asynchronous scheduling) is fixed when a cost is built: a synchronous engine pays
+    host + device, an asynchronous one the larger of the two.
+    """
+
+    name: str
+    """Source shown in outputs, e.g. ``linear`` or ``h100-sxm (fitted)``."""
+
+    def step(
+        self,
+        prefills: Sequence[tuple[int, int]],
+        num_decodes: int,
+        context: int,
+        window_contexts: Sequence[int] = (),
+    ) -> tuple[int, bool]:
+        """Duration in ps of one step and whether it lies inside the measured range.
+
+        ``prefills``: ``(chunk, past)`` in tokens, one pair a request in prefill or recomputation.
+        ``num_decodes`` requests add one token each; ``context`` is the sum of their contexts, this
+        token included. ``window_contexts``: the same sum with each context cut to the window, one
+        entry a sliding-window KV group. A step with nothing in it lasts 0.
+        """
+        ...
+
+    def decode_run(self, num_decodes: int, context: int) -> DecodeRun:
+        """Steps of ``num_decodes`` >= 1 decodes, the first with ``context`` in sum (full attention).
+
+        The context grows by ``num_decodes`` each step. Step ``j`` lasts exactly what
+        ``step((), num_decodes, context + j * num_decodes)`` says.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCost:
+    """Numbers given by hand: ``base + prefill tokens + decodes + context of all items`` (ps).
+
+    The form of the golden logs and of the theory tests; integer-exact.
+    """
+
+    base_ps: int
+    per_prefill_token_ps: int = 0
+    per_decode_seq_ps: int = 0
+    per_context_token_ps: int = 0
+    name: str = "linear"
+
+    def step(
+        self,
+        prefills: Sequence[tuple[int, int]],
+        num_decodes: int,
+        context: int,
+        window_contexts: Sequence[int] = (),  # noqa: ARG002 - the logs charge full contexts
+    ) -> tuple[int, bool]:
+        """See :class:`StepCost`."""
+        if not prefills and not num_decodes:
+            return 0, True
+        tokens = 0
+        for chunk, past in prefills:
+            tokens += chunk
+            context += chunk + past
+        return (
+            self.base_ps
+            + self.per_prefill_token_ps * tokens
+            + self.per_decode_seq_ps * num_decodes
+            + self.per_context_token_ps * context
+        ), True
+
+    def decode_run(self, num_decodes: int, context: int) -> DecodeRun:
+        """See :class:`StepCost`."""
+        first_ps = (
+            self.base_ps
+            + self.per_decode_seq_ps * num_decodes
+            + self.per_context_token_ps * context
+        )
+        return DecodeRun(first_ps, self.per_context_token_ps * num_decodes, None, inside=True)

@@ -1,0 +1,1 @@
+"""Cards: memory, bandwidth, peak rates."""

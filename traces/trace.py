@@ -1,0 +1,130 @@
+"""The columnar trace: one numpy column per fact about a request.
+
+Every reader produces this type and every engine consumes it. Times are int64 nanoseconds since
+the trace's zero (its first arrival; golden traces keep their own zero), lengths are tokens.
+A column that a format does not carry is ``None``, never a made-up value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+LENGTH: Final = 0
+"""``ends_by`` code: the answer ends because its length was reached (``max_tokens`` foreseen)."""
+STOP: Final = 1
+"""``ends_by`` code: the answer ends by a stop token that the engine cannot foresee."""
+
+
+class TraceError(ValueError):
+    """A trace cannot be read or contradicts itself; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixIds:
+    """Block ids that say which prompts share a prefix.
+
+    Request ``i`` owns ``ids[offsets[i]:offsets[i + 1]]``. An id names ``block_size`` tokens; two
+    requests share exactly as many leading blocks as their *leading runs* of ids agree: a prefix
+    is the whole chain, never an id alone. ``covers_output`` tells whether the ids go on over the
+    answer; where they do not, generated tokens are anonymous (hit by nobody else).
+
+    Attributes
+    ----------
+    block_size
+        Tokens per id. The last id of a request may stand for a partial block.
+    offsets, ids
+        int64, shapes ``(n + 1,)`` and ``(offsets[-1],)``.
+    covers_output
+        True where ids cover prompt + output, False where they cover the prompt only.
+    scope
+        ``"global"``, or ``"session"``: equal ids of different sessions are different blocks
+        (readers make them distinct, so engines can ignore the scope).
+    """
+
+    block_size: int
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    covers_output: bool = False
+    scope: str = "global"
+
+
+@dataclass(slots=True)
+class Receipt:
+    """What the reader understood: printed to stderr after each read.
+
+    ``skipped``, ``clipped`` and ``failed`` map a reason to ``(count, first line number)``.
+    """
+
+    path: str
+    format: str
+    time_unit: str
+    id_block_size: int | None = None
+    id_scope: str | None = None
+    ids_cover_output: bool = False
+    time_grid_ns: int | None = None
+    num_distinct_times: int = 0
+    rows_read: int = 0
+    skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
+    clipped: dict[str, tuple[int, int]] = field(default_factory=dict)
+    failed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Trace:
+    """Requests in arrival order (ties keep file order), one entry per request in each column.
+
+    Attributes
+    ----------
+    name : str
+        Short name for outputs (file name without folders and suffixes).
+    arrival_ns : int64, non-decreasing
+    prompt_tokens, output_tokens : int64, >= 1
+    max_tokens : int64 or None
+        What the client allowed; ``-1`` where a row does not say.
+    ends_by : uint8
+        ``LENGTH`` or ``STOP`` for each request.
+    priority : int64
+        Lower is sooner; 0 where the format has none.
+    ids : sequence of str or None
+        Names of the requests; ``None`` = ``r0000``, ``r0001``, ...
+    session, turn, after_request, delay_ns, num_samples, beam_width
+        Optional int64 columns (``session`` may be strings); ``after_request`` is an index, -1 none.
+    prefix : PrefixIds or None
+    sha256 : str
+        Of the unpacked bytes read.
+    receipt : Receipt or None
+    """
+
+    name: str
+    arrival_ns: NDArray[np.int64]
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    max_tokens: NDArray[np.int64] | None = None
+    ends_by: NDArray[np.uint8] | None = None
+    priority: NDArray[np.int64] | None = None
+    ids: Sequence[str] | None = None
+    session: Sequence[str] | None = None
+    turn: NDArray[np.int64] | None = None
+    after_request: NDArray[np.int64] | None = None
+    delay_ns: NDArray[np.int64] | None = None
+    num_samples: NDArray[np.int64] | None = None
+    beam_width: NDArray[np.int64] | None = None
+    prefix: PrefixIds | None = None
+    sha256: str = ""
+    receipt: Receipt | None = None
+
+    def __len__(self) -> int:
+        return len(self.arrival_ns)
+
+    def request_id(self, index: int) -> str:
+        """Name of request ``index``."""
+        return self.ids[index] if self.ids is not None else f"r{index:04d}"
