@@ -1,0 +1,36 @@
+"""What all tests share: hypothesis profiles, and the folder of recorded logs and public traces.
+
+Profiles: ``dev`` at a desk, ``ci`` (the same examples each time) where ``CI`` is set, ``nightly``
+(2,000 examples) with ``KVSIM_NIGHTLY=1``. A test that needs more than the usual 100 takes
+``@settings(max_examples=max(200, settings().max_examples))``: 200 normally, 2,000 at night.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_SLOW_DATA = [HealthCheck.too_slow]  # says how busy the machine is, not whether the code is right
+settings.register_profile("dev", deadline=None)
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, print_blob=True, suppress_health_check=_SLOW_DATA
+)
+settings.register_profile(
+    "nightly", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=_SLOW_DATA
+)
+if os.environ.get("KVSIM_NIGHTLY") == "1":
+    settings.load_profile("nightly")
+else:
+    settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Folder ``shared`` beside the checkout: recorded engine logs and public traces."""
+    folder = Path(__file__).resolve().parents[2] / "shared"
+    if not folder.is_dir():
+        pytest.skip(f"recorded logs and public traces are not here: {folder} is absent")
+    return folder

@@ -1,0 +1,89 @@
+"""Examples in README.md and docs/ are run, each page's in order, in a folder with the samples.
+
+``python`` blocks of a page share one namespace. In ``console`` blocks a ``$ kvsim ...`` line is
+run and must succeed; lines under it, if any, are its standard output (``...`` matches anything).
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = (
+    "pip install -e . && kvsim simulate traces/data/chat-2k.jsonl.gz",
+    "pip install -e '.[test]' && pytest",
+)
+
+
+def blocks(text: str, language: str) -> list[tuple[int, str]]:
+    """Fenced blocks of ``language`` in a page: line number of the first line, and the text."""
+    matches = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in matches]
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """``$`` lines of a console block, each with the output shown under it."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [(line, output.rstrip("\n")) for line, _, output in (p.partition("\n") for p in parts)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder, but for the bundled traces and examples."""
+    for name in ("traces/data", "examples"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.usefixtures("folder")
+def test_python_blocks_run(page: Path) -> None:
+    names: dict[str, object] = {"__name__": "__page__"}
+    for line, block in blocks(page.read_text("utf-8"), "python"):
+        exec(compile("\n" * (line - 1) + block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_console_blocks_run(page: Path, folder: Path) -> None:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for line, block in blocks(page.read_text("utf-8"), "console"):
+        for command, want in commands(block):
+            program, *arguments = shlex.split(command)
+            if program != "kvsim":
+                continue
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "kvsim.cli", *arguments],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, f"{page.name}:{line}: {command}\n{done.stderr}"
+            if want:
+                same = doctest.OutputChecker().check_output(want + "\n", done.stdout, flags)
+                assert same, f"{page.name}:{line}: {command} now prints\n{done.stdout}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_readme_has_the_commands_that_ci_runs(command: str) -> None:
+    assert command in (ROOT / "README.md").read_text("utf-8")
+    assert command in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_a_page_is_split_into_blocks() -> None:
+    page = "text\n```python\na = 1\n```\n```console\n$ kvsim x\nout\n\nmore\n$ kvsim y\n```\n"
+    assert blocks(page, "python") == [(3, "a = 1\n")]
+    ((line, block),) = blocks(page, "console")
+    assert line == 6
+    assert commands(block) == [("kvsim x", "out\n\nmore"), ("kvsim y", "")]
