@@ -1,0 +1,232 @@
+"""Summary of a run; every number is defined in ``docs/metrics.md``.
+
+Percentiles and goodput are over finished requests, with refused and unfinished ones counted
+beside them. Undefined numbers are ``None``, never nan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kvsim.sim import memory_shares
+from kvsim.sim.phases import Phases, Windows, summarise
+from kvsim.sim.recorder import CAUSES, FINISHED, REFUSED, UNFINISHED
+from kvsim.sim.request_columns import PS_PER_S, RequestColumns
+from kvsim.sim.verdict import judge
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsim.sim.memory_shares import PoolShape
+    from kvsim.sim.recorder import Recorder
+    from kvsim.sim.scenario_tables import Slo
+    from kvsim.traces.trace import Trace
+
+SCHEMA: Final = "kvsim.summary/1"
+_REFUSED_SHOWN: Final = 20
+
+Summary = dict[str, object]
+
+
+def summarise_run(
+    trace: Trace, recorder: Recorder, pool: PoolShape, slo: Slo, *, cost_source: str
+) -> Summary:
+    """All metrics as nested dicts of plain numbers, ready for JSON; O(n)."""
+    columns = RequestColumns.of(trace, recorder)
+    windows = Windows.of(recorder)
+    phases = Phases.of(columns, recorder, windows)
+    span_ps = phases.end_ps - phases.first_arrival_ps
+    return {
+        "schema": SCHEMA,
+        "requests": _requests(trace, columns),
+        "window": _window(phases),
+        "phases": summarise(phases, columns, windows),
+        "verdict": asdict(judge(columns, recorder, phases, windows)),
+        "latency": _latency(columns, recorder),
+        "throughput": _throughput(columns, span_ps),
+        "goodput": _goodput(columns, slo, span_ps),
+        "memory": _memory(recorder, pool),
+        "cache": _cache(columns, recorder),
+        "preemptions": _preemptions(columns, recorder),
+        "stalls": _stalls(columns, recorder),
+        "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
+        "cost": _cost(recorder, cost_source),
+    }
+
+
+def _requests(trace: Trace, columns: RequestColumns) -> Summary:
+    refused = np.flatnonzero(columns.status == REFUSED)
+    return {
+        "total": len(columns),
+        "finished": int((columns.status == FINISHED).sum()),
+        "refused": len(refused),
+        "unfinished": int((columns.status == UNFINISHED).sum()),
+        "refused_ids": [trace.request_id(int(index)) for index in refused[:_REFUSED_SHOWN]],
+    }
+
+
+def _window(phases: Phases) -> Summary:
+    return {
+        "seconds": (phases.end_ps - phases.first_arrival_ps) / PS_PER_S,
+        "first_arrival_s": phases.first_arrival_ps / PS_PER_S,
+        "last_arrival_s": phases.last_arrival_ps / PS_PER_S,
+        "end_s": phases.end_ps / PS_PER_S,
+    }
+
+
+def _latency(columns: RequestColumns, recorder: Recorder) -> Summary:
+    finished = columns.finished()
+    return {
+        "queue_s": _statistics(columns.queue_s()[finished]),
+        "ttft_s": _statistics(columns.ttft_s()[finished]),
+        "tpot_s": _statistics(columns.tpot_s()[finished]),
+        "itl_s": _gap_statistics(recorder),
+        "e2e_s": _statistics(columns.e2e_s()[finished]),
+        "normalised_s_per_token": _statistics(columns.normalised_s()[finished]),
+    }
+
+
+def _statistics(values: NDArray[np.float64]) -> Summary:
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return {"num": 0, "mean": None, "p50": None, "p90": None, "p99": None, "max": None}
+    p50, p90, p99 = (float(value) for value in np.percentile(defined, (50, 90, 99)))
+    return {
+        "num": len(defined),
+        "mean": float(defined.mean()),
+        "p50": p50,
+        "p90": p90,
+        "p99": p99,
+        "max": float(defined.max()),
+    }
+
+
+def _gap_statistics(recorder: Recorder) -> Summary:
+    gaps = recorder.gaps
+    if not gaps.num:
+        return _statistics(np.empty(0))
+    p50, p90, p99 = (gaps.quantile_ps(q) / PS_PER_S for q in (0.5, 0.9, 0.99))
+    return {
+        "num": gaps.num,
+        "mean": gaps.mean_ps() / PS_PER_S,
+        "p50": p50,
+        "p90": p90,
+        "p99": p99,
+        "max": gaps.max_ps / PS_PER_S,
+    }
+
+
+def _throughput(columns: RequestColumns, span_ps: int) -> Summary:
+    finished = columns.finished()
+    output_tokens = int(columns.output_tokens.sum())
+    total_tokens = output_tokens + int(columns.prompt_tokens[finished].sum())
+    return {
+        "requests_per_s": _rate(int(finished.sum()), span_ps),
+        "output_tokens_per_s": _rate(output_tokens, span_ps),
+        "total_tokens_per_s": _rate(total_tokens, span_ps),
+        "output_tokens": output_tokens,
+        "total_tokens": total_tokens,
+    }
+
+
+def _goodput(columns: RequestColumns, slo: Slo, span_ps: int) -> Summary | None:
+    if not slo:
+        return None
+    finished = columns.finished()
+    ttft_ps = columns.first_token_ps - columns.arrival_ps
+    decode_ps = columns.finish_ps - columns.first_token_ps
+    good = finished.copy()
+    if slo.ttft_ps is not None:
+        good &= ttft_ps <= slo.ttft_ps
+    if slo.tpot_ps is not None:
+        good &= decode_ps <= slo.tpot_ps * (columns.output_tokens - 1)
+    if slo.e2e_ps is not None:
+        good &= columns.finish_ps - columns.arrival_ps <= slo.e2e_ps
+    num_good, num_finished = int(good.sum()), int(finished.sum())
+    limits = {"ttft_s": slo.ttft_ps, "tpot_s": slo.tpot_ps, "e2e_s": slo.e2e_ps}
+    return {
+        "slo": {name: ps / PS_PER_S for name, ps in limits.items() if ps is not None},
+        "requests": num_good,
+        "requests_per_s": _rate(num_good, span_ps),
+        "percent_of_finished": 100 * num_good / num_finished if num_finished else None,
+    }
+
+
+def _memory(recorder: Recorder, pool: PoolShape) -> Summary:
+    summary: Summary = {
+        "pool_bytes": pool.pool_bytes,
+        "num_gpu_blocks": pool.num_blocks,
+        "block_size": pool.block_size,
+        "block_bytes": pool.block_bytes,
+    }
+    for name, parts, window_ps in (
+        (
+            "all_time",
+            memory_shares.all_time(recorder, pool),
+            sum(recorder.windows["window"]),
+        ),
+        (
+            "while_waiting",
+            memory_shares.while_waiting(recorder, pool),
+            recorder.while_waiting["window"],
+        ),
+    ):
+        grouped = memory_shares.states(parts)
+        summary[name] = {
+            "seconds": window_ps / PS_PER_S,
+            "states_percent": memory_shares.percentages(grouped),
+            "primitives_percent": memory_shares.percentages(parts),
+            "primitives_mean_bytes": {
+                part: value / (window_ps * pool.block_size) if window_ps else 0.0
+                for part, value in parts.items()
+            },
+        }
+    return summary
+
+
+def _cache(columns: RequestColumns, recorder: Recorder) -> Summary:
+    admitted = columns.first_scheduled_ps >= 0
+    prompt_tokens = int(columns.prompt_tokens[admitted].sum())
+    hit_tokens = int(columns.hit_tokens[admitted].sum())
+    return {
+        "prompt_tokens": prompt_tokens,
+        "hit_tokens": hit_tokens,
+        "hit_percent": 100 * hit_tokens / prompt_tokens if prompt_tokens else None,
+        "evicted_blocks": recorder.num_evicted_blocks,
+    }
+
+
+def _preemptions(columns: RequestColumns, recorder: Recorder) -> Summary:
+    lost, again = int(columns.lost_tokens.sum()), int(columns.resume_hit_tokens.sum())
+    return {
+        "count": recorder.num_preemptions,
+        "requests": int((columns.preemptions > 0).sum()),
+        "lost_tokens": lost,
+        "resume_hit_tokens": again,
+        "recomputed_tokens": lost - again,
+    }
+
+
+def _stalls(columns: RequestColumns, recorder: Recorder) -> Summary:
+    return {
+        "count": recorder.num_stalls,
+        "seconds": int(columns.stall_ps.sum()) / PS_PER_S,
+        "longest_s": recorder.longest_stall_ps / PS_PER_S,
+    }
+
+
+def _cost(recorder: Recorder, source: str) -> Summary:
+    outside = recorder.num_steps_outside
+    return {
+        "source": source,
+        "steps": recorder.num_steps,
+        "steps_outside": outside,
+        "percent_outside": 100 * outside / recorder.num_steps if recorder.num_steps else None,
+    }
+
+
+def _rate(amount: int, span_ps: int) -> float | None:
+    return amount * PS_PER_S / span_ps if span_ps else None

@@ -1,0 +1,146 @@
+"""A scenario: what is simulated, as frozen tables whose keys are named as vLLM names them.
+
+The tables are in :mod:`kvsim.sim.scenario_tables`, reading, writing and presets in
+:mod:`kvsim.sim.scenario_loader`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.sim.scenario_tables import (
+    Allocator,
+    Batching,
+    Cost,
+    Engine,
+    Eviction,
+    Hardware,
+    Model,
+    Predictor,
+    Preemption,
+    Queue,
+    Retention,
+    Slo,
+)
+
+DEFAULT_PRESET: Final = "vllm-0.32-sync"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """All tables; ``preset`` names the preset the scenario was built on, ``""`` = none.
+
+    Build one with :meth:`load`, change one with :meth:`with_values`; both refuse unknown keys.
+    """
+
+    preset: str = ""
+    model: Model = field(default_factory=Model)
+    hardware: Hardware = field(default_factory=Hardware)
+    cost: Cost = field(default_factory=Cost)
+    engine: Engine = field(default_factory=Engine)
+    batching: Batching = field(default_factory=Batching)
+    allocator: Allocator = field(default_factory=Allocator)
+    eviction: Eviction = field(default_factory=Eviction)
+    preemption: Preemption = field(default_factory=Preemption)
+    queue: Queue = field(default_factory=Queue)
+    predictor: Predictor = field(default_factory=Predictor)
+    retention: Retention = field(default_factory=Retention)
+    slo: Slo = field(default_factory=Slo)
+
+    @staticmethod
+    def load(source: str = DEFAULT_PRESET) -> Scenario:
+        """Scenario of a preset name or a TOML file; see :func:`scenario_loader.load_scenario`."""
+        from kvsim.sim.scenario_loader import load_scenario  # noqa: PLC0415 - it imports this file
+
+        return load_scenario(source)
+
+    def with_values(self, values: dict[str, object]) -> Scenario:
+        """Copy with ``{"engine.block_size": 32, "slo.ttft": "2s"}`` replaced.
+
+        Raises
+        ------
+        ValueError
+            On an unknown key or a value that its key does not accept.
+        """
+        from kvsim.sim.scenario_loader import replace_values  # noqa: PLC0415 - it imports this file
+
+        return replace_values(self, values)
+
+    def prefix_caching(self) -> bool:
+        """Whether prompts share blocks; the two switches must not contradict each other.
+
+        Raises
+        ------
+        ValueError
+            Where ``allocator.prefix = "hash"`` meets ``engine.enable_prefix_caching = false``.
+        """
+        switch, prefix = self.engine.enable_prefix_caching, self.allocator.prefix
+        if prefix == "hash" and not switch:
+            raise ValueError(
+                "allocator.prefix = 'hash' contradicts engine.enable_prefix_caching = false: "
+                "set one of them"
+            )
+        return switch and prefix != "none"
+
+    def scheduler_config(
+        self,
+        *,
+        block_size: int,
+        num_gpu_blocks: int,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        max_model_len: int,
+        async_scheduling: bool,
+        groups: tuple[KVGroup, ...] = (KVGroup(),),
+    ) -> SchedulerConfig:
+        """Engine options, with what depends on model and hardware filled in by the caller.
+
+        Each argument is used only where the scenario leaves its key open (``num_gpu_blocks``:
+        always, it is the pool that was planned).
+
+        Raises
+        ------
+        ValueError
+            Where options contradict each other.
+        """
+        engine, batching = self.engine, self.batching
+        model_len = engine.max_model_len or max_model_len
+        budget = engine.max_num_batched_tokens or max_num_batched_tokens
+        if not engine.enable_chunked_prefill and budget < model_len:
+            raise ValueError(
+                f"engine.enable_chunked_prefill = false needs engine.max_num_batched_tokens "
+                f"(={budget}) >= engine.max_model_len (={model_len})"
+            )
+        seats = engine.max_num_seqs or min(max_num_seqs, budget)
+        if seats > budget:
+            raise ValueError(
+                f"engine.max_num_batched_tokens (={budget}) must be at least "
+                f"engine.max_num_seqs (={seats})"
+            )
+        switch = engine.async_scheduling
+        return SchedulerConfig(
+            block_size=engine.block_size or block_size,
+            num_gpu_blocks=num_gpu_blocks,
+            max_num_batched_tokens=budget,
+            max_num_seqs=seats,
+            max_model_len=model_len,
+            enable_prefix_caching=self.prefix_caching(),
+            enable_chunked_prefill=engine.enable_chunked_prefill,
+            long_prefill_token_threshold=batching.long_prefill_token_threshold,
+            policy=self.queue.policy,
+            watermark=batching.watermark,
+            scheduler_reserve_full_isl=batching.scheduler_reserve_full_isl,
+            async_scheduling=async_scheduling if switch is None else switch,
+            prefix_cache_retention_interval=self.retention.prefix_cache_retention_interval,
+            kv_groups=engine.kv_groups or groups,
+            freed_blocks_without_key=(
+                "front" if self.allocator.freed_blocks_without_key == "front" else "back"
+            ),
+            lone_request_exempt_from_threshold=batching.lone_request_exempt_from_threshold,
+            keep_room_for_last_token=batching.keep_room_for_last_token,
+            victim_moves_position=(
+                "always" if self.preemption.victim_moves_position == "always" else "scheduled"
+            ),
+        )

@@ -1,0 +1,142 @@
+"""What a scenario key accepts: one rule a key, used for reading, writing and messages.
+
+A rule turns a TOML value into a Python one or raises ``ValueError`` with what it accepts; the
+loader adds the place. Rules travel in the dataclass fields of :mod:`kvsim.sim.scenario`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from kvsim.policies.scheduler_config import KVGroup
+from kvsim.sim.quantities import format_duration, format_size, parse_duration_ps, parse_size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one key is read (``parse``) and written back (``show``).
+
+    ``optional`` keys also take the text ``none``: the value is then ``None``.
+    """
+
+    parse: Callable[[object], object]
+    show: Callable[[object], object] = lambda value: value
+    optional: bool = False
+
+
+def key(default: T, rule: Rule, *, name: str = "") -> T:
+    """Declare a scenario key; ``name`` is its TOML name where the attribute carries a unit."""
+    return cast("T", field(default=default, metadata={"rule": rule, "name": name}))
+
+
+def rule_of(item: Field[object]) -> Rule:
+    """Rule of a dataclass field made by :func:`key`."""
+    return cast("Rule", item.metadata["rule"])
+
+
+def name_of(item: Field[object]) -> str:
+    """TOML name of a dataclass field made by :func:`key`."""
+    return cast("str", item.metadata["name"]) or item.name
+
+
+def choice(*values: str, later: str = "") -> Rule:
+    """Accept one of a few words; ``later`` says which are planned but not there yet."""
+    allowed = " or ".join(repr(value) for value in values)
+
+    def parse(value: object) -> object:
+        if value not in values:
+            planned = f" ({later} come later)" if later else ""
+            raise ValueError(f"expected {allowed}{planned}")
+        return value
+
+    return Rule(parse)
+
+
+def whole(minimum: int, *, optional: bool = False) -> Rule:
+    """Accept an integer of at least ``minimum``."""
+    return _number(int, f"a whole number >= {minimum}", lambda x: x >= minimum, optional)
+
+
+def fraction(*, above_zero: bool = False) -> Rule:
+    """Accept a number from 0 up to 1: without 1, or without 0 where ``above_zero``."""
+    if above_zero:
+        return _number(float, "a fraction above 0, at most 1", lambda x: 0 < x <= 1, False)
+    return _number(float, "a fraction from 0 up to, but not, 1", lambda x: 0 <= x < 1, False)
+
+
+def flag(*, optional: bool = False) -> Rule:
+    """Accept ``true`` or ``false``."""
+
+    def parse(value: object) -> object:
+        if not isinstance(value, bool):
+            raise ValueError("expected true or false")
+        return value
+
+    return Rule(parse, optional=optional)
+
+
+def text(what: str, *, optional: bool = False) -> Rule:
+    """Accept non-empty text; ``what`` names it in the message."""
+
+    def parse(value: object) -> object:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"expected {what}")
+        return value
+
+    return Rule(parse, optional=optional)
+
+
+def size() -> Rule:
+    """Accept an optional size in bytes."""
+
+    def parse(value: object) -> object:
+        size_bytes = parse_size_bytes(value)
+        if size_bytes == 0:
+            raise ValueError("expected a size above 0")
+        return size_bytes
+
+    return Rule(parse, lambda value: format_size(cast("int", value)), optional=True)
+
+
+def duration(*, optional: bool = True) -> Rule:
+    """Accept a duration in picoseconds."""
+    return Rule(
+        parse_duration_ps, lambda value: format_duration(cast("int", value)), optional=optional
+    )
+
+
+def kv_groups() -> Rule:
+    """Accept an optional list of KV groups: ``"full"``, or the tokens of a sliding window."""
+    allowed = 'a list of "full" and window sizes in tokens, such as ["full", 1024]'
+
+    def parse(value: object) -> object:
+        if not isinstance(value, list) or not value:
+            raise ValueError(f"expected {allowed}")
+        groups = []
+        for item in value:
+            window = isinstance(item, int) and not isinstance(item, bool) and item >= 1
+            if item != "full" and not window:
+                raise ValueError(f"expected {allowed}")
+            groups.append(KVGroup(None if item == "full" else item))
+        return tuple(groups)
+
+    def show(value: object) -> object:
+        return [group.sliding_window or "full" for group in cast("tuple[KVGroup, ...]", value)]
+
+    return Rule(parse, show, optional=True)
+
+
+def _number(kind: type, allowed: str, test: Callable[[float], bool], optional: bool) -> Rule:
+    def parse(value: object) -> object:
+        accepted = (int, float) if kind is float else (int,)
+        if isinstance(value, bool) or not isinstance(value, accepted) or not test(value):
+            raise ValueError(f"expected {allowed}")
+        return kind(value)
+
+    return Rule(parse, optional=optional)

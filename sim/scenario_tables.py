@@ -1,0 +1,160 @@
+"""The tables of a scenario: one dataclass each, keys named as vLLM names them.
+
+What a key accepts stands beside its default. ``None`` means: as vLLM chooses for the hardware and
+the entry point (:mod:`kvsim.sim.engine_defaults`), unless the table says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvsim.sim.scenario_keys import (
+    choice,
+    duration,
+    flag,
+    fraction,
+    key,
+    kv_groups,
+    size,
+    text,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from kvsim.policies.scheduler_config import KVGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """``[model]``: bundled name, or the path of a ``config.json``."""
+
+    name: str = key("llama-3.1-8b", text("a bundled model name or the path of a config.json"))
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """``[hardware]``: bundled name, or the path of a hardware file."""
+
+    name: str = key("h100-sxm", text("a bundled hardware name or the path of a hardware file"))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """``[cost]``: where step times come from (``docs/metrics.md``, cost source).
+
+    ``auto`` takes the hardware's profile, else its datasheet. The four times are the terms of
+    ``linear``: per step, per prefill token, per decoding request and per context token.
+    """
+
+    source: str = key("auto", choice("auto", "profile", "datasheet", "linear"))
+    profile: str | None = key(
+        None, text("a bundled profile name or the path of a profile JSON", optional=True)
+    )
+    base_ps: int | None = key(None, duration(), name="base")
+    per_prefill_token_ps: int | None = key(None, duration(), name="per_prefill_token")
+    per_decode_seq_ps: int | None = key(None, duration(), name="per_decode_seq")
+    per_context_token_ps: int | None = key(None, duration(), name="per_context_token")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """``[engine]``: sizes and switches of the engine.
+
+    ``num_gpu_blocks_override`` counts the null block; it and ``kv_memory`` (bytes for KV) replace
+    what ``gpu_memory_utilization`` would leave. ``entry_point`` picks vLLM's defaults.
+    """
+
+    entry_point: str = key("server", choice("server", "offline"))
+    block_size: int | None = key(None, whole(1, optional=True))
+    num_gpu_blocks_override: int | None = key(None, whole(2, optional=True))
+    kv_memory_bytes: int | None = key(None, size(), name="kv_memory")
+    gpu_memory_utilization: float = key(0.9, fraction(above_zero=True))
+    max_model_len: int | None = key(None, whole(2, optional=True))
+    max_num_seqs: int | None = key(None, whole(1, optional=True))
+    max_num_batched_tokens: int | None = key(None, whole(1, optional=True))
+    enable_prefix_caching: bool = key(True, flag())
+    enable_chunked_prefill: bool = key(True, flag())
+    async_scheduling: bool | None = key(None, flag(optional=True))
+    kv_groups: tuple[KVGroup, ...] | None = key(None, kv_groups())
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """``[batching]``: how a step is composed and what may enter it."""
+
+    policy: str = key(
+        "mixed-running-first",
+        choice(
+            "mixed-running-first",
+            later="prefill-first, iteration-level, static, token-budget, no-evict",
+        ),
+    )
+    long_prefill_token_threshold: int = key(0, whole(0))
+    lone_request_exempt_from_threshold: bool = key(True, flag())
+    keep_room_for_last_token: bool = key(True, flag())
+    watermark: float = key(0.0, fraction())
+    scheduler_reserve_full_isl: bool = key(True, flag())
+
+
+@dataclass(frozen=True, slots=True)
+class Allocator:
+    """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch."""
+
+    kind: str = key("paged", choice("paged", later="contiguous"))
+    prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
+    freed_blocks_without_key: str = key("front", choice("front", "back"))
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """``[eviction]``: which unreferenced cached block goes first."""
+
+    policy: str = key("lru", choice("lru", later="fifo, lfu, slru, s3-fifo, sieve, gdsf, ..."))
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """``[preemption]``: who gives way when blocks run out, and how."""
+
+    victim: str = key("last", choice("last", later="first, least-progress, largest, ..."))
+    mode: str = key("recompute", choice("recompute", later="swap, auto"))
+    victim_moves_position: str = key("always", choice("always", "scheduled"))
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """``[queue]``: order of the waiting requests."""
+
+    policy: str = key("fcfs", choice("fcfs", "priority", later="sjf, longest-prefix-match, fair"))
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """``[predictor]``: what policies are told about answer lengths."""
+
+    kind: str = key("none", choice("none", later="max_tokens, oracle, noisy, bucketed, quantile"))
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """``[retention]``: what a KV group keeps.
+
+    ``prefix_cache_retention_interval = "none"`` gives every full block of a window group a key;
+    0 only those that a resume needs.
+    """
+
+    kind: str = key("model", choice("model", later="sinks-recent, fifo, heavy-hitters"))
+    prefix_cache_retention_interval: int | None = key(0, whole(0, optional=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """``[slo]``: what a request must keep to count as good; unset limits do not bind."""
+
+    ttft_ps: int | None = key(None, duration(), name="ttft")
+    tpot_ps: int | None = key(None, duration(), name="tpot")
+    e2e_ps: int | None = key(None, duration(), name="e2e")
+
+    def __bool__(self) -> bool:
+        return (self.ttft_ps, self.tpot_ps, self.e2e_ps) != (None, None, None)
