@@ -12,12 +12,15 @@ requests waited, that is: after the engine's last scheduling call the queue was 
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from typing import Final
 
 from kvsim.sim.gap_histogram import GapHistogram
 
 MAX_WINDOWS: Final = 1024
 FIRST_WIDTH_PS: Final = 2**33  # about 8.6 ms; doubled as the run grows
+
+MAX_FLIPS: Final = 4096  # a last block is younger than block_size + 2 scheduling calls
 
 UNFINISHED: Final = 0
 FINISHED: Final = 1
@@ -78,6 +81,9 @@ class Recorder:
         self.stall_ps = column(0)
         self.width_ps = FIRST_WIDTH_PS
         self.windows: dict[str, list[int]] = {name: [0] for name in (*MEMORY, "waiting")}
+        self._blank, self._cached, self._empty, self._duplicate, _, self._running, self._covered = (
+            self.windows[name] for name in MEMORY
+        )
         self.while_waiting = dict.fromkeys(MEMORY, 0)
         self.waited_ps = dict.fromkeys(CAUSES, 0)
         self.gaps = GapHistogram()
@@ -87,3 +93,167 @@ class Recorder:
         self.num_evicted_blocks = 0
         self.num_preemptions = 0
         self.end_ps = 0
+        self.num_steps_outside = 0
+        self.requests_waiting = False
+        self._flips: deque[tuple[int, int]] = deque([(0, 0)], maxlen=MAX_FLIPS)
+        self._num_waiting = 0
+        self._waiting_since_ps = 0
+        self._cause = CAUSES[0]
+
+    # ---- the queue -------------------------------------------------------------------------
+
+    def queue(self, now_ps: int, num_waiting: int, cause: str | None = None) -> None:
+        """Note the queue's length from now on; ``cause`` replaces the reason to wait."""
+        if self._num_waiting and now_ps > self._waiting_since_ps:
+            request_ps = self._num_waiting * (now_ps - self._waiting_since_ps)
+            self.waited_ps[self._cause] += request_ps
+            self._spread("waiting", self._waiting_since_ps, now_ps, self._num_waiting)
+        self._num_waiting, self._waiting_since_ps = num_waiting, now_ps
+        if cause is not None:
+            self._cause = cause
+
+    def set_waiting(self, now_ps: int, requests_waiting: bool) -> None:  # noqa: FBT001
+        """Start or end a stretch in which requests wait after a scheduling call."""
+        if requests_waiting != self.requests_waiting:
+            self._flips.append((now_ps, self._waited_before(now_ps)))
+            self.requests_waiting = requests_waiting
+
+    def _waited_before(self, time_ps: int) -> int:
+        """Time in which requests waited, from 0 to ``time_ps``."""
+        waiting = self.requests_waiting
+        for flip_ps, waited_ps in reversed(self._flips):
+            if flip_ps <= time_ps:
+                return waited_ps + (time_ps - flip_ps if waiting else 0)
+            waiting = not waiting
+        msg = "a residency's last block is older than the stretches kept"
+        raise AssertionError(msg)
+
+    # ---- memory ----------------------------------------------------------------------------
+
+    def interval(
+        self,
+        start_ps: int,
+        end_ps: int,
+        blank: int,
+        cached: int,
+        empty: int,
+        duplicate: int,
+        running: int,
+    ) -> None:
+        """Memory in slots (``running`` in sequences), constant over ``[start_ps, end_ps)``."""
+        if end_ps <= start_ps:
+            return
+        self.end_ps = end_ps
+        ps = end_ps - start_ps
+        if self.requests_waiting:
+            waiting = self.while_waiting
+            waiting["blank"] += blank * ps
+            waiting["cached"] += cached * ps
+            waiting["empty"] += empty * ps
+            waiting["duplicate"] += duplicate * ps
+            waiting["running"] += running * ps
+            waiting["window"] += ps
+        while start_ps < end_ps:
+            window = self._window(end_ps - 1, start_ps)
+            upto_ps = min(end_ps, (window + 1) * self.width_ps)
+            ps = upto_ps - start_ps
+            self._blank[window] += blank * ps
+            self._cached[window] += cached * ps
+            self._empty[window] += empty * ps
+            self._duplicate[window] += duplicate * ps
+            self._running[window] += running * ps
+            self._covered[window] += ps
+            start_ps = upto_ps
+
+    def sums(
+        self,
+        end_ps: int,
+        ps: int,
+        blank_ps: int,
+        cached_ps: int,
+        empty_ps: int,
+        duplicate: int,
+        running: int,
+    ) -> None:
+        """Add integrals over ``ps`` up to ``end_ps``, all inside one window (:meth:`window_end`)."""
+        self.end_ps = end_ps
+        if self.requests_waiting:
+            waiting = self.while_waiting
+            waiting["blank"] += blank_ps
+            waiting["cached"] += cached_ps
+            waiting["empty"] += empty_ps
+            waiting["duplicate"] += duplicate * ps
+            waiting["running"] += running * ps
+            waiting["window"] += ps
+        window = self._window(end_ps - 1, end_ps - 1)
+        self._blank[window] += blank_ps
+        self._cached[window] += cached_ps
+        self._empty[window] += empty_ps
+        self._duplicate[window] += duplicate * ps
+        self._running[window] += running * ps
+        self._covered[window] += ps
+
+    def window_end(self, start_ps: int, end_ps: int) -> int:
+        """Where the window that holds ``start_ps`` ends, once ``end_ps`` has found its window."""
+        return (self._window(end_ps - 1, start_ps) + 1) * self.width_ps
+
+    def never(self, start_ps: int, end_ps: int, slots: int) -> None:
+        """``slots`` of a block taken at ``start_ps`` stayed empty until it was given up."""
+        if slots and end_ps > start_ps:
+            self._spread("never", start_ps, end_ps, slots)
+            waited_ps = self._waited_before(end_ps) - self._waited_before(start_ps)
+            self.while_waiting["never"] += slots * waited_ps
+
+    def _spread(self, name: str, start_ps: int, end_ps: int, amount: int) -> None:
+        while start_ps < end_ps:
+            window = self._window(end_ps - 1, start_ps)
+            upto_ps = min(end_ps, (window + 1) * self.width_ps)
+            self.windows[name][window] += amount * (upto_ps - start_ps)
+            start_ps = upto_ps
+
+    def _window(self, last_ps: int, time_ps: int) -> int:
+        """Index of the window of ``time_ps``; makes room for ``last_ps``."""
+        while last_ps // self.width_ps >= len(self._blank):
+            if len(self._blank) < MAX_WINDOWS:
+                missing = min(last_ps // self.width_ps + 1, MAX_WINDOWS) - len(self._blank)
+                for values in self.windows.values():
+                    values.extend([0] * missing)
+            else:
+                self.width_ps *= 2
+                for values in self.windows.values():
+                    values[:] = [a + b for a, b in zip(values[::2], values[1::2], strict=True)]
+                    values.extend([0] * (MAX_WINDOWS - len(values)))
+        return time_ps // self.width_ps
+
+    # ---- requests --------------------------------------------------------------------------
+
+    def refused(self, index: int) -> None:
+        """A request that can never run."""
+        self.status[index] = REFUSED
+
+    def admitted(self, index: int, now_ps: int, hit_tokens: int, *, resumed: bool) -> None:
+        """A request enters the running list with a hit."""
+        if resumed:
+            self.resume_hit_tokens[index] += hit_tokens
+        else:
+            self.first_scheduled_ps[index] = now_ps
+            self.hit_tokens[index] = hit_tokens
+
+    def preempted(self, index: int, lost_tokens: int) -> None:
+        """A request is put out and loses its computed tokens."""
+        self.num_preemptions += 1
+        self.preemptions[index] += 1
+        self.lost_tokens[index] += lost_tokens
+
+    def stall(self, index: int, gap_ps: int) -> None:
+        """The gap between two tokens with a preemption in it."""
+        self.num_stalls += 1
+        self.longest_stall_ps = max(self.longest_stall_ps, gap_ps)
+        self.stall_ps[index] += gap_ps
+        self.gaps.add(gap_ps, 1)
+
+    def finished(self, index: int, now_ps: int, output_tokens: int) -> None:
+        """A request's last token is there."""
+        self.status[index] = FINISHED
+        self.finish_ps[index] = now_ps
+        self.output_tokens[index] = output_tokens

@@ -1,0 +1,195 @@
+"""Physical KV blocks: one free queue, one index of cached keys (vLLM 0.32.0, v1/core/block_pool).
+
+    null   free queue                         owned by sequences
+    [0]    front [7] [3] ... [9] [2] back     [1]x2 [4] [5] ...
+           taken here       keyed blocks
+                            come back here
+
+A block taken while it still has a key loses it then: there is no other eviction. Blocks without a
+key come back to the front (0.32.0) or to the back (0.12.0, 0.8.5) of the queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+
+class Block:
+    """One physical block; ``previous`` and ``next`` are its neighbours in the free queue."""
+
+    __slots__ = ("id", "key", "next", "previous", "ref_count")
+
+    def __init__(self, block_id: int) -> None:
+        self.id = block_id
+        self.key: Hashable | None = None
+        self.ref_count = 0
+        self.previous: Block | None = None
+        self.next: Block | None = None
+
+    def __repr__(self) -> str:
+        return f"<block {self.id} refs={self.ref_count} key={self.key}>"
+
+
+class FreeQueue:
+    """Doubly linked so that a hit block leaves from the middle in O(1)."""
+
+    __slots__ = ("_head", "_tail", "num_blocks")
+
+    def __init__(self, blocks: Iterable[Block]) -> None:
+        self._head, self._tail = Block(-1), Block(-2)
+        self._head.next, self._tail.previous = self._tail, self._head
+        self.num_blocks = 0
+        for block in blocks:
+            self.push_back(block)
+
+    def pop_front(self) -> Block:
+        """Take the first block; the queue must not be empty."""
+        block = self._head.next
+        assert block is not None
+        assert block is not self._tail, "the free queue is empty"
+        self.remove(block)
+        return block
+
+    def remove(self, block: Block) -> None:
+        """Take a block out, wherever it stands; O(1)."""
+        assert block.previous is not None
+        assert block.next is not None
+        block.previous.next, block.next.previous = block.next, block.previous
+        block.previous = block.next = None
+        self.num_blocks -= 1
+
+    def push_back(self, block: Block) -> None:
+        """Append at the end; O(1)."""
+        self._insert_before(block, self._tail)
+
+    def push_front(self, blocks: Sequence[Block]) -> None:
+        """Put blocks in front, the first of them at the very front."""
+        for block in reversed(blocks):
+            first = self._head.next
+            assert first is not None
+            self._insert_before(block, first)
+
+    def _insert_before(self, block: Block, other: Block) -> None:
+        before = other.previous
+        assert before is not None
+        block.previous, block.next = before, other
+        before.next = other.previous = block
+        self.num_blocks += 1
+
+    def __iter__(self) -> Iterator[Block]:
+        block = self._head.next
+        while block is not self._tail:
+            assert block is not None
+            yield block
+            block = block.next
+
+
+class BlockPool:
+    """All blocks but the null block, which stands for entries that fell out of a window.
+
+    ``num_duplicates`` counts owned blocks whose key an earlier owned block holds as well;
+    ``num_cached_free`` the unreferenced blocks with a key; ``num_evicted`` all keys lost so far.
+    """
+
+    def __init__(self, num_gpu_blocks: int, *, unkeyed_to_front: bool = True) -> None:
+        self.null = Block(0)
+        self._blocks = [Block(i) for i in range(1, num_gpu_blocks)]
+        self.free_queue = FreeQueue(self._blocks)
+        self.index: dict[Hashable, dict[int, Block]] = {}
+        self.num_cached_free = 0
+        self.num_duplicates = 0
+        self.num_evicted = 0
+        self.evicted_ids: list[int] = []
+        self._unkeyed_to_front = unkeyed_to_front
+        self._num_owned: dict[Hashable, int] = {}
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that can be handed out, cached ones included."""
+        return self.free_queue.num_blocks
+
+    def lookup(self, key: Hashable) -> Block | None:
+        """Return the block inserted first under ``key``; changes nothing."""
+        copies = self.index.get(key)
+        return next(iter(copies.values())) if copies else None
+
+    def take(self, count: int) -> list[Block]:
+        """Take blocks from the front of the queue; those with a key lose it (eviction)."""
+        taken = []
+        for _ in range(count):
+            block = self.free_queue.pop_front()
+            if block.key is not None:
+                copies = self.index[block.key]
+                del copies[block.id]
+                if not copies:
+                    del self.index[block.key]
+                block.key = None
+                self.num_cached_free -= 1
+                self.num_evicted += 1
+                self.evicted_ids.append(block.id)
+            block.ref_count = 1
+            taken.append(block)
+        return taken
+
+    def touch(self, block: Block) -> None:
+        """Reference a cached block; it leaves the free queue if nobody held it."""
+        if block.ref_count == 0:
+            self.free_queue.remove(block)
+            self.num_cached_free -= 1
+            self._owned(block.key, 1)
+        block.ref_count += 1
+
+    def set_key(self, block: Block, key: Hashable) -> None:
+        """Enter an owned full block into the index, behind older copies of the same key."""
+        assert block.key is None, f"{block} has a key already"
+        block.key = key
+        self.index.setdefault(key, {})[block.id] = block
+        self._owned(key, 1)
+
+    def release(self, blocks: Iterable[Block]) -> None:
+        """Drop one reference of each block, in the given order (callers give tails first)."""
+        front, back = [], []
+        for block in blocks:
+            if block is self.null:
+                continue
+            assert block.ref_count > 0, f"{block} is given up twice"
+            block.ref_count -= 1
+            if block.ref_count == 0:
+                to_front = block.key is None and self._unkeyed_to_front
+                (front if to_front else back).append(block)
+        self.free_queue.push_front(front)
+        for block in back:
+            self.free_queue.push_back(block)
+            if block.key is not None:
+                self.num_cached_free += 1
+                self._owned(block.key, -1)
+
+    def _owned(self, key: Hashable, change: int) -> None:
+        """Keep count of the owned blocks under one key; each beyond the first is a duplicate."""
+        before = self._num_owned.get(key, 0)
+        after = before + change
+        self.num_duplicates += max(after - 1, 0) - max(before - 1, 0)
+        if after:
+            self._num_owned[key] = after
+        else:
+            del self._num_owned[key]
+
+    def check_invariants(self) -> None:
+        """Verify queue, index and counters against the blocks themselves; O(pool)."""
+        queued = list(self.free_queue)
+        assert len(queued) == self.free_queue.num_blocks, "free queue count is off"
+        assert len({block.id for block in queued}) == len(queued), "a block is queued twice"
+        assert all(block.ref_count == 0 for block in queued), "a referenced block is queued"
+        owned = [block for block in self._blocks if block.ref_count]
+        assert len(owned) + len(queued) == len(self._blocks), "a block is lost"
+        cached = [block for block in queued if block.key is not None]
+        assert len(cached) == self.num_cached_free, "cached count is off"
+        keyed = {block.id for block in self._blocks if block.key is not None}
+        indexed = [block_id for copies in self.index.values() for block_id in copies]
+        assert len(indexed) == len(keyed), "index and keys differ"
+        assert set(indexed) == keyed, "index and keys differ"
+        keys = [block.key for block in owned if block.key is not None]
+        assert len(keys) - len(set(keys)) == self.num_duplicates, "duplicate count is off"

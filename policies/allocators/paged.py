@@ -1,0 +1,160 @@
+"""Paged blocks with a hash-chained prefix cache (vLLM 0.32.0, v1/core/kv_cache_manager).
+
+All KV groups draw from one pool; a sequence gets the blocks of all groups or none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvsim.policies.allocators.block_pool import Block, BlockPool
+from kvsim.policies.allocators.kv_group import GroupTables
+
+if TYPE_CHECKING:
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.policies.sequence import Sequence
+
+
+class Hit(NamedTuple):
+    """Leading tokens found in the cache and, for each KV group, the blocks that hold them.
+
+    ``full_tokens``: what full attention alone would have hit (the *junction* with what the window
+    groups lack).
+    """
+
+    tokens: int
+    blocks: tuple[list[Block], ...]
+    full_tokens: int
+
+
+class PagedAllocator:
+    """Block tables and prefix cache of one engine; see the module docstring.
+
+    ``num_empty_slots`` is kept by the caller's recorder from ``num_held`` and computed tokens.
+    """
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._block_size = config.block_size
+        self._max_model_len = config.max_model_len
+        self._caching = config.enable_prefix_caching
+        self._watermark_blocks = int(config.watermark * config.num_gpu_blocks)
+        self._reserve = config.scheduler_reserve_full_isl
+        self.pool = BlockPool(
+            config.num_gpu_blocks,
+            unkeyed_to_front=config.freed_blocks_without_key == "front",
+        )
+        in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
+        self.groups = [
+            GroupTables(
+                number,
+                self.pool,
+                config.block_size,
+                group.sliding_window,
+                config.prefix_cache_retention_interval,
+                config.max_model_len,
+                in_flight,
+            )
+            for number, group in enumerate(config.kv_groups)
+        ]
+
+    def find_hit(self, sequence: Sequence) -> Hit:
+        """Longest hit, at most all known tokens but one; changes nothing.
+
+        Groups lower the length in turn until none objects (full attention first).
+        """
+        max_blocks = (sequence.known - 1) // self._block_size
+        if not self._caching:
+            return Hit(0, tuple([] for _ in self.groups), 0)
+        length, full = max_blocks, max_blocks
+        hits: list[list[Block]] = [[] for _ in self.groups]
+        settled = False
+        while not settled:
+            settled = True
+            for number, group in enumerate(self.groups):
+                if group.window is None and hits[number]:
+                    hits[number] = hits[number][:length]
+                    continue
+                hits[number] = group.find_hit(sequence, length)
+                if group.window is None:
+                    full = len(hits[number])
+                if len(hits[number]) < length:
+                    length = len(hits[number])
+                    settled = number == 0
+        hits = [blocks[:length] for blocks in hits]
+        return Hit(length * self._block_size, tuple(hits), full * self._block_size)
+
+    def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
+        """Why a waiting sequence cannot enter now: ``blocks``, ``admission rule`` or ``None``.
+
+        The chunk must fit beside the watermark, and with ``scheduler_reserve_full_isl`` the whole
+        sequence must. The watermark counts only while something runs (``idle`` false).
+        """
+        keep = 0 if idle else self._watermark_blocks
+        pairs = list(zip(self.groups, hit.blocks, strict=True))
+        extra = sum(group.num_free_hit_blocks(blocks, hit.tokens) for group, blocks in pairs)
+        free = self.pool.num_free
+        tokens = min(hit.tokens + new_tokens, self._max_model_len)
+        chunk = extra + sum(
+            group.num_needed_at_admission(blocks, hit.tokens, tokens) for group, blocks in pairs
+        )
+        if chunk > free:
+            return "blocks"
+        whole = min(sequence.known, self._max_model_len)
+        reserve = extra + sum(
+            group.num_reserved(blocks, hit.tokens, whole) for group, blocks in pairs
+        )
+        if chunk + keep > free or (self._reserve and reserve + keep > free):
+            return "admission rule"
+        return None
+
+    def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
+        """Reference the hit, take the chunk's blocks, give keys to what it fills."""
+        sequence.junction_blocks = 0
+        if hit.full_tokens > hit.tokens:
+            sequence.junction_blocks = hit.full_tokens // self._block_size
+        for group, blocks in zip(self.groups, hit.blocks, strict=True):
+            group.admit(sequence, blocks, hit.tokens)
+        for group in self.groups:
+            group.extend(sequence, hit.tokens + new_tokens)
+        self.set_keys(sequence, min(hit.tokens + new_tokens, sequence.known))
+
+    def grow(self, sequence: Sequence, new_tokens: int) -> bool:
+        """Give a running sequence room for ``new_tokens`` more; False (nothing taken) if it lacks.
+
+        Blocks that fell out of a window are given up first, even if it then fails.
+        """
+        tokens = sequence.computed + new_tokens
+        for group in self.groups:
+            if group.window is not None:
+                group.drop_out_of_window(sequence)
+        if sum(group.num_needed(sequence, tokens) for group in self.groups) > self.pool.num_free:
+            return False
+        for group in self.groups:
+            group.extend(sequence, tokens)
+        self.set_keys(sequence, min(tokens, sequence.known))
+        return True
+
+    def set_keys(self, sequence: Sequence, tokens: int) -> None:
+        """Give keys to full blocks of the first ``tokens`` tokens."""
+        if self._caching:
+            for group in self.groups:
+                group.set_keys(sequence, tokens)
+
+    def release(self, sequence: Sequence) -> None:
+        """Give up all blocks of a sequence, group by group, tail first."""
+        for group in self.groups:
+            group.release(sequence)
+
+    def num_held(self, sequence: Sequence) -> int:
+        """Table entries of a sequence that are blocks, over all groups."""
+        null = self.pool.null
+        return sum(
+            sum(block is not null for block in group.tables[sequence.index])
+            for group in self.groups
+        )
+
+    def check_invariants(self) -> None:
+        """Verify pool and tables; O(pool)."""
+        self.pool.check_invariants()
+        for group in self.groups:
+            group.check_invariants()

@@ -1,0 +1,129 @@
+"""Running sequences first, then waiting ones; prefill and decode in one step (vLLM v1).
+
+Mirrors ``Scheduler.schedule`` of vLLM 0.32.0 (v1/core/sched/scheduler.py). There is no prefill
+phase and no decode phase: each sequence in turn gets ``known - computed`` tokens, cut by the token
+budget, until the budget is used up. Running sequences take blocks past watermark and reserve and
+preempt when they lack one; in a step that preempted nobody enters. Of the queue only the head is
+tried.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsim.policies.batching.base import Admission, Item, Preemption, ScheduledStep
+
+if TYPE_CHECKING:
+    from kvsim.policies.batching.base import SchedulerState
+    from kvsim.policies.sequence import Sequence
+
+
+class MixedRunningFirst:
+    """See the module docstring; holds nothing between calls."""
+
+    name = "mixed-running-first"
+
+    def compose(self, state: SchedulerState) -> ScheduledStep:
+        """One scheduling call."""
+        step = ScheduledStep()
+        cap = self._chunk_cap(state)
+        budget = self._serve_running(state, step, cap)
+        if step.preempted:
+            step.waits_for = "blocks"
+        else:
+            self._admit_waiting(state, step, cap, budget)
+        return step
+
+    def _chunk_cap(self, state: SchedulerState) -> int:
+        """Most tokens one sequence may get in this step (long-prefill threshold)."""
+        config = state.config
+        alone = len(state.running) + len(state.waiting) == 1
+        exempt = config.lone_request_exempt_from_threshold and alone
+        if config.long_prefill_token_threshold > 0 and not exempt:
+            return config.long_prefill_token_threshold
+        return config.max_num_batched_tokens
+
+    def _serve_running(self, state: SchedulerState, step: ScheduledStep, cap: int) -> int:
+        config, running = state.config, state.running
+        budget = config.max_num_batched_tokens
+        position = 0
+        while position < len(running) and budget > 0:
+            sequence = running[position]
+            tokens = min(self._wanted(state, sequence), cap, budget)
+            if tokens <= 0:
+                position += 1
+                continue
+            while not state.allocator.grow(sequence, tokens):
+                victim = state.victim(running)
+                earlier, returned = self._preempt(state, step, victim)
+                budget += returned
+                moves = config.victim_moves_position == "always" or returned > 0
+                if earlier < position and moves:
+                    position -= 1
+                if victim is sequence:
+                    return budget
+            step.items.append(Item(sequence, tokens, sequence.computed))
+            budget -= tokens
+            position += 1
+        return budget
+
+    def _wanted(self, state: SchedulerState, sequence: Sequence) -> int:
+        """Tokens a running sequence can use: 0 where its last one is in flight."""
+        if sequence.owed and (
+            sequence.known + sequence.owed >= sequence.prompt_tokens + sequence.max_tokens
+        ):
+            return 0
+        room = state.config.max_model_len - sequence.computed
+        if state.config.keep_room_for_last_token:
+            room -= 1
+        return min(sequence.known + sequence.owed - sequence.computed, room)
+
+    def _preempt(
+        self, state: SchedulerState, step: ScheduledStep, victim: Sequence
+    ) -> tuple[int, int]:
+        """Put a sequence out; return its place in the running list and tokens it gives back."""
+        place = state.running.index(victim)
+        del state.running[place]
+        returned = 0
+        for number, item in enumerate(step.items):
+            if item.sequence is victim:
+                returned = item.num_tokens
+                del step.items[number]
+                break
+        state.allocator.release(victim)
+        step.preempted.append(Preemption(victim, victim.computed))
+        victim.computed = 0
+        victim.owed = victim.in_flight = 0
+        victim.num_preemptions += 1
+        victim.stalled = True
+        state.waiting.push_preempted(victim)
+        return place, returned
+
+    def _admit_waiting(
+        self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
+    ) -> None:
+        config, allocator = state.config, state.allocator
+        while len(state.waiting):
+            if len(state.running) >= config.max_num_seqs:
+                step.waits_for = "seats"
+                return
+            if budget <= 0:
+                step.waits_for = "budget"
+                return
+            sequence = state.waiting.head()
+            hit = allocator.find_hit(sequence)
+            tokens = min(sequence.known - hit.tokens, cap)
+            if tokens > budget:
+                if not config.enable_chunked_prefill:
+                    step.waits_for = "budget"
+                    return
+                tokens = budget
+            step.waits_for = allocator.refusal(sequence, hit, tokens, idle=not state.running)
+            if step.waits_for is not None:
+                return
+            state.waiting.pop()
+            allocator.admit(sequence, hit, tokens)
+            state.running.append(sequence)
+            step.admitted.append(Admission(sequence, hit.tokens, sequence.num_preemptions > 0))
+            step.items.append(Item(sequence, tokens, hit.tokens))
+            budget -= tokens

@@ -1,0 +1,80 @@
+"""What policies may know of a request: never its output length.
+
+The engine keeps the truth apart. A policy sees the prompt, what the client allowed, the tokens
+sampled so far, and block keys only as far as tokens are known: ids that cover an answer would
+leak its length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence as SequenceOf
+
+
+class Sequence:
+    """One request in the engine.
+
+    ``known`` = prompt + sampled tokens; ``computed`` = leading tokens that have KV, or are
+    promised it by a step already scheduled; ``owed`` = tokens that steps in flight will sample;
+    ``in_flight`` = tokens those steps compute.
+    """
+
+    __slots__ = (
+        "_public_keys",
+        "arrival_ps",
+        "computed",
+        "in_flight",
+        "index",
+        "junction_blocks",
+        "known",
+        "known_when_alone",
+        "last_token_ps",
+        "last_block_ps",
+        "max_tokens",
+        "name",
+        "num_preemptions",
+        "owed",
+        "priority",
+        "prompt_tokens",
+        "stalled",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        arrival_ps: int,
+        prompt_tokens: int,
+        max_tokens: int,
+        priority: int,
+        public_keys: SequenceOf[Hashable],
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.arrival_ps = arrival_ps
+        self.prompt_tokens = prompt_tokens
+        self.max_tokens = max_tokens
+        self.priority = priority
+        self.known = prompt_tokens
+        self.computed = 0
+        self.owed = 0
+        self.in_flight = 0
+        self.num_preemptions = 0
+        self.known_when_alone = -1
+        self.last_block_ps = 0
+        self.last_token_ps = -1
+        self.stalled = False
+        self.junction_blocks = 0
+        self._public_keys = public_keys
+
+    def block_key(self, block: int, block_size: int) -> Hashable:
+        """Key of full block ``block``; its tokens must be known."""
+        assert (block + 1) * block_size <= self.known, "keys are hidden beyond the known tokens"
+        if block < len(self._public_keys):
+            return self._public_keys[block]
+        return (self.index, block)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} known={self.known} computed={self.computed} owed={self.owed}>"

@@ -1,0 +1,101 @@
+"""The engine's side of a trace: arrivals in ps, the true lengths, and who can never run.
+
+The true lengths live here, behind the wall: engines ask :meth:`Requests.num_outputs` when results
+are applied, policies never see it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsim.policies.sequence import Sequence
+from kvsim.traces.prefix import PrefixPaths
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from numpy.typing import NDArray
+
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.traces.trace import Trace
+
+PS_PER_NS = 1000
+
+
+class Requests:
+    """Columns of one run as Python ints, made once; see the module docstring.
+
+    Parameters
+    ----------
+    trace : Trace
+    config : SchedulerConfig
+    max_tokens : int64, shape (n,)
+        What the engine is told each request may generate.
+    """
+
+    def __init__(
+        self, trace: Trace, config: SchedulerConfig, max_tokens: NDArray[np.int64]
+    ) -> None:
+        self.trace = trace
+        self.config = config
+        room = config.max_model_len - trace.prompt_tokens
+        self.arrival_ps: list[int] = (trace.arrival_ns * PS_PER_NS).tolist()
+        self.prompt_tokens: list[int] = trace.prompt_tokens.tolist()
+        self.max_tokens: list[int] = max_tokens.tolist()
+        outputs = np.minimum(np.minimum(trace.output_tokens, max_tokens), room)
+        self._num_outputs: list[int] = outputs.tolist()
+        foreseen = outputs >= np.minimum(max_tokens, room)
+        self.foreseen: list[bool] = foreseen.tolist()
+        self.priority: list[int] = (
+            trace.priority.tolist() if trace.priority is not None else [0] * len(trace)
+        )
+        prefix = trace.prefix if config.enable_prefix_caching else None
+        self.paths = PrefixPaths(prefix, len(trace), config.block_size)
+        self._usable_blocks = config.num_gpu_blocks - 1
+
+    def __len__(self) -> int:
+        return len(self.arrival_ps)
+
+    def num_outputs(self, index: int) -> int:
+        """Tokens the request will have generated when it ends."""
+        return self._num_outputs[index]
+
+    def refusal(self, index: int) -> str | None:
+        """Why a request can never run, or ``None``.
+
+        The front end refuses a prompt at or above the model length (vLLM 0.32.0); one whose
+        longest state needs more blocks than the pool has would wait or be preempted for ever. (What a
+        window group needs depends on its neighbours; the stepper refuses those when they get stuck.)
+        """
+        config = self.config
+        prompt = self.prompt_tokens[index]
+        if prompt >= config.max_model_len:
+            return f"prompt of {prompt} tokens >= max_model_len {config.max_model_len}"
+        tokens = prompt + self._num_outputs[index] - 1
+        if config.async_scheduling and not self.foreseen[index]:
+            tokens += 1  # one token is computed past a stop token
+        num_full = sum(group.sliding_window is None for group in config.kv_groups)
+        needed = num_full * -(-tokens // config.block_size)
+        if needed > self._usable_blocks:
+            return f"needs {needed} blocks, the pool has {self._usable_blocks}"
+        return None
+
+    def sequence(self, index: int) -> Sequence:
+        """Make the policies' view of a request."""
+        total = self.prompt_tokens[index] + self._num_outputs[index]
+        keys: list[Hashable] = []
+        num_covered = self.paths.num_covered(index, total)
+        for segment in self.paths.path(index):
+            start = self.paths.start[segment]
+            keys += [(-1 - segment, depth) for depth in range(start, self.paths.end[segment])]
+        return Sequence(
+            index,
+            self.trace.request_id(index),
+            self.arrival_ps[index],
+            self.prompt_tokens[index],
+            self.max_tokens[index],
+            self.priority[index],
+            keys[:num_covered],
+        )

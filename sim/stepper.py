@@ -1,0 +1,310 @@
+"""The specification: one step at a time, every sequence touched, all policies.
+
+The life of a request: it arrives (``add``) and waits; a scheduling call admits it with a hit and
+gives it its first chunk; further calls give it the rest of its prompt; the step that computes its
+last known token samples the next one; it may be preempted, wait again and recompute; the results
+of the step that samples its last token end it and its blocks go back.
+
+Scheduling calls and results. A step is scheduled by a call and ends at a *boundary*, where its
+results are applied. Synchronous engines have one step in flight: call, step, results, call.
+Asynchronous ones have two (vLLM's ``async_scheduling``): the call for step k + 2 is made when step
+k ends, knowing its results but not those of step k + 1, which starts just then. A call that hands
+out nothing and preempts nobody is no step; then the oldest step in flight is waited for.
+
+Simultaneous events: results of a step are applied before the call at the same boundary, and a
+request that arrives exactly at a boundary is seen by that call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.policies.batching import SchedulerState, make_batching
+from kvsim.policies.preemption import VICTIMS
+from kvsim.policies.queue_order import make_queue
+from kvsim.policies.sequence import Sequence
+
+if TYPE_CHECKING:
+    from kvsim.policies.batching import ScheduledStep
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.cost import StepCost
+    from kvsim.sim.recorder import Recorder
+    from kvsim.sim.requests import Requests
+
+
+class FlightItem(NamedTuple):
+    """One sequence's part in a step; ``stint`` tells a late token from a timely one."""
+
+    sequence: Sequence
+    num_tokens: int
+    past: int
+    samples: bool
+    decodes: bool
+    stint: int
+
+
+@dataclass(slots=True)
+class Flight:
+    """A scheduled step: called at ``call_ps``, on the device from ``start_ps`` to ``end_ps``."""
+
+    step: ScheduledStep
+    items: list[FlightItem]
+    call_ps: int
+    start_ps: int
+    end_ps: int
+
+
+class ScheduleListener(Protocol):
+    """Sees every call and every boundary of a stepper (conformance logs, audits)."""
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        """A scheduling call handed out ``flight``."""
+        ...
+
+    def applied(
+        self, stepper: Stepper, flight: Flight, finished: list[int], late: list[int], dropped: list[int]
+    ) -> None:
+        """The results of ``flight`` were applied (request indices)."""
+        ...
+
+
+class Stepper:
+    """One engine replica; ``add``, ``plan``, ``cut``, ``apply`` as in ``design.md`` section 5."""
+
+    name = "stepper"
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        cost: StepCost,
+        requests: Requests,
+        recorder: Recorder,
+        *,
+        audit: bool = False,
+        listener: ScheduleListener | None = None,
+    ) -> None:
+        self.config = config
+        self.recorder = recorder
+        self.num_audited = 0
+        self.state = SchedulerState(
+            config,
+            PagedAllocator(config),
+            make_queue(config.policy),
+            VICTIMS["lowest-priority" if config.policy == "priority" else "last"],
+        )
+        self._batching = make_batching("mixed-running-first")
+        self._cost = cost
+        self._requests = requests
+        self._in_flight: deque[Flight] = deque()
+        self._depth = 2 if config.async_scheduling else 1
+        self._audit = audit
+        self._listener = listener
+        self._since_ps = 0
+        self.last_call_ps = -1
+        self._windows = [
+            group.sliding_window for group in config.kv_groups if group.sliding_window is not None
+        ]
+
+    # ---- the four verbs --------------------------------------------------------------------
+
+    def add(self, index: int, now_ps: int) -> bool:
+        """A request arrives; False if it can never run (it is refused and counted)."""
+        if self._requests.refusal(index) is not None:
+            self.recorder.refused(index)
+            return False
+        sequence = self._requests.sequence(index)
+        self.state.waiting.push(sequence)
+        self.recorder.queue(now_ps, len(self.state.waiting))
+        return True
+
+    def plan(self, now_ps: int) -> int | None:
+        """Scheduling calls due now; return the next boundary, ``None`` when idle."""
+        self._account(now_ps)
+        self.last_call_ps = now_ps
+        while len(self._in_flight) < self._depth:
+            step = self._call()
+            if not step.items and not step.preempted:
+                break
+            self._launch(step, now_ps)
+            self._refuse_looping(step)
+        if not self._in_flight and len(self.state.waiting):
+            self._refuse_stuck(now_ps)
+            return self.plan(now_ps)
+        waiting = len(self.state.waiting)
+        self.recorder.queue(now_ps, waiting, self._cause)
+        self.recorder.set_waiting(now_ps, waiting > 0)
+        if self._audit:
+            self.check_invariants()
+            self.num_audited += 1
+        return self._in_flight[0].end_ps if self._in_flight else None
+
+    def cut(self, now_ps: int) -> int | None:  # noqa: ARG002 - a single step is never cut
+        """A step cannot be shortened: the boundary stays."""
+        return None
+
+    def apply(self, now_ps: int) -> None:
+        """Results of the oldest step in flight: tokens grow, first tokens, finishes, frees."""
+        self._account(now_ps)
+        flight = self._in_flight.popleft()
+        assert flight.end_ps == now_ps, "results are applied at their boundary"
+        finished: list[int] = []
+        late: list[int] = []
+        dropped: list[int] = []
+        for item in flight.items:
+            sequence = item.sequence
+            if item.stint == sequence.num_preemptions:
+                sequence.in_flight -= item.num_tokens
+            if not item.samples:
+                continue
+            if self._is_done(sequence):
+                dropped.append(sequence.index)
+                continue
+            sequence.known += 1
+            self._record_token(sequence, now_ps)
+            if item.stint != sequence.num_preemptions:
+                late.append(sequence.index)
+                if self._is_done(sequence):
+                    self.state.waiting.remove(sequence)
+                    self.recorder.queue(now_ps, len(self.state.waiting))
+            else:
+                sequence.owed -= 1
+                computed = sequence.computed - sequence.owed
+                self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))
+                if self._is_done(sequence):
+                    self.state.running.remove(sequence)
+                    self._release_account(sequence, sequence.computed, now_ps)
+                    self.state.allocator.release(sequence)
+            if self._is_done(sequence):
+                finished.append(sequence.index)
+                num_outputs = sequence.known - sequence.prompt_tokens
+                self.recorder.finished(sequence.index, now_ps, num_outputs)
+        if self._listener is not None:
+            self._listener.applied(self, flight, finished, late, dropped)
+
+    # ---- parts -----------------------------------------------------------------------------
+
+    def _call(self) -> ScheduledStep:
+        step = self._batching.compose(self.state)
+        self._cause = step.waits_for or "step"
+        return step
+
+    def _launch(self, step: ScheduledStep, now_ps: int) -> None:
+        """Put a step behind those in flight and count its tokens as computed."""
+        recorder, block_size = self.recorder, self.config.block_size
+        for admission in step.admitted:
+            index = admission.sequence.index
+            recorder.admitted(index, now_ps, admission.hit_tokens, resumed=admission.resumed)
+        for preemption in step.preempted:
+            victim = preemption.sequence
+            recorder.preempted(victim.index, preemption.lost_tokens)
+            self._release_account(victim, preemption.lost_tokens, now_ps)
+        items = []
+        prefills: list[tuple[int, int]] = []
+        contexts: list[int] = []
+        for sequence, num_tokens, past in step.items:
+            samples = past + num_tokens == sequence.known + sequence.owed
+            decodes = samples and num_tokens == 1 and past >= sequence.prompt_tokens
+            items.append(
+                FlightItem(
+                    sequence, num_tokens, past, samples, decodes, sequence.num_preemptions
+                )
+            )
+            if decodes:
+                contexts.append(past + 1)
+            else:
+                prefills.append((num_tokens, past))
+            if -(-(past + num_tokens) // block_size) > -(-sequence.computed // block_size):
+                sequence.last_block_ps = now_ps
+            sequence.computed = past + num_tokens
+            sequence.in_flight += num_tokens
+            sequence.owed += samples
+        duration_ps, inside = self._cost.step(
+            prefills,
+            len(contexts),
+            sum(contexts),
+            [sum(min(context, window) for context in contexts) for window in self._windows],
+        )
+        recorder.num_steps += 1
+        recorder.num_steps_outside += not inside
+        start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
+        flight = Flight(step, items, now_ps, start_ps, start_ps + duration_ps)
+        self._in_flight.append(flight)
+        if self._listener is not None:
+            self._listener.called(self, flight)
+
+    def _refuse_stuck(self, now_ps: int) -> None:
+        """Nothing runs and the head still does not fit: it never will."""
+        sequence = self.state.waiting.pop()
+        self.recorder.refused(sequence.index)
+        self.recorder.queue(now_ps, len(self.state.waiting))
+
+    def _refuse_looping(self, step: ScheduledStep) -> None:
+        """A sequence that preempts itself when alone must have grown since the last time."""
+        if step.items or self.state.running or len(step.preempted) != 1:
+            return
+        sequence = step.preempted[0].sequence
+        if sequence.known == sequence.known_when_alone:
+            self.state.waiting.remove(sequence)
+            self.recorder.refused(sequence.index)
+        sequence.known_when_alone = sequence.known
+
+    def _is_done(self, sequence: Sequence) -> bool:
+        """The truth about lengths, asked only when results are applied."""
+        num_outputs = sequence.known - sequence.prompt_tokens
+        return num_outputs >= self._requests.num_outputs(sequence.index)
+
+    def _record_token(self, sequence: Sequence, now_ps: int) -> None:
+        recorder, index = self.recorder, sequence.index
+        if recorder.first_token_ps[index] < 0:
+            recorder.first_token_ps[index] = now_ps
+        elif sequence.stalled:
+            recorder.stall(index, now_ps - sequence.last_token_ps)
+        else:
+            recorder.gaps.add(now_ps - sequence.last_token_ps, 1)
+        sequence.last_token_ps = now_ps
+        sequence.stalled = False
+        recorder.output_tokens[index] += 1
+
+    def _release_account(self, sequence: Sequence, computed: int, now_ps: int) -> None:
+        """The free end of a sequence's last block was never filled."""
+        slots = -computed % self.config.block_size * len(self.config.kv_groups)
+        self.recorder.never(sequence.last_block_ps, now_ps, slots)
+
+    def _account(self, now_ps: int) -> None:
+        """Memory was constant since the last event; O(running)."""
+        allocator, block_size = self.state.allocator, self.config.block_size
+        pool = allocator.pool
+        empty = 0
+        for sequence in self.state.running:
+            for group in allocator.groups:
+                empty += len(group.tables[sequence.index]) * block_size - sequence.computed
+        self.recorder.interval(
+            self._since_ps,
+            now_ps,
+            (pool.num_free - pool.num_cached_free) * block_size,
+            pool.num_cached_free * block_size,
+            empty,
+            pool.num_duplicates * block_size,
+            len(self.state.running),
+        )
+        self.recorder.num_evicted_blocks = pool.num_evicted
+        self._since_ps = now_ps
+
+    def check_invariants(self) -> None:
+        """Verify every structure and counter; O(pool + running)."""
+        state = self.state
+        state.allocator.check_invariants()
+        assert len(state.running) <= self.config.max_num_seqs, "more sequences than seats"
+        for sequence in state.running:
+            known = sequence.known + sequence.owed
+            assert sequence.computed <= known, f"{sequence} computed more than it knows"
+            assert self.state.allocator.groups[0].tables[sequence.index], f"{sequence} has no block"
+        held = set(state.allocator.groups[0].tables)
+        assert held == {sequence.index for sequence in state.running}, "blocks without an owner"
+
+    def name_of(self, index: int) -> str:
+        """Name of a request."""
+        return self._requests.trace.request_id(index)
