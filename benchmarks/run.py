@@ -131,14 +131,18 @@ def from_file(pattern: str) -> Callable[[int], Trace | None]:
     return trace
 
 
-def lognormal(rate_per_s: float, **law: float) -> Callable[[int], Trace]:
-    """Independent requests; ``law`` as in :func:`independent`."""
-    return lambda num: independent(num, rate_per_s, seed=1, **law)  # type: ignore[arg-type]
+def lognormal(
+    rate_per_s: float, output_mean: float = 256, max_tokens: int = 8191
+) -> Callable[[int], Trace]:
+    """Independent requests, prompts of mean 512."""
+    return lambda num: independent(
+        num, rate_per_s, seed=1, output_mean=output_mean, max_tokens=max_tokens
+    )
 
 
-def chats(rate_per_s: float) -> Callable[[int], Trace]:
+def chats(rate_per_s: float, think_mean_s: float) -> Callable[[int], Trace]:
     """Multi-turn chats with shared system prompts."""
-    return lambda num: multi_turn(num, rate_per_s, seed=1)
+    return lambda num: multi_turn(num, rate_per_s, seed=1, think_mean_s=think_mean_s)
 
 
 def cases() -> list[Case]:
@@ -150,7 +154,6 @@ def cases() -> list[Case]:
     }
     cached = plain | {"enable_prefix_caching": True}
     tight = {"num_gpu_blocks": 6_000}
-    long_outputs = {"output_mean": 2048, "max_tokens": 32_767}
     azure_options, azure_cost = logs_options("azure_0_600")
     moon_options, moon_cost = logs_options("mooncake_0_200")
     law = "log-normal 512 + 256 tokens"
@@ -179,7 +182,7 @@ def cases() -> list[Case]:
             base,
             name="long",
             about="log-normal 512 + 2,048 tokens, 4/s, 19,000 blocks",
-            trace=lognormal(4, **long_outputs),
+            trace=lognormal(4, output_mean=2048, max_tokens=32_767),
             num_requests=20_000,
             options=plain | {"max_model_len": 65_536},
             step_on=0,
@@ -189,7 +192,7 @@ def cases() -> list[Case]:
             base,
             name="long-even",
             about="the same at 0.5/s: as many tokens a second as light",
-            trace=lognormal(0.5, **long_outputs),
+            trace=lognormal(0.5, output_mean=2048, max_tokens=32_767),
             num_requests=20_000,
             options=plain | {"max_model_len": 65_536},
             step_on=0,
@@ -199,21 +202,21 @@ def cases() -> list[Case]:
             with_cache,
             name="chat-light",
             about=f"{chat}, 4/s, 19,000 blocks",
-            trace=chats(4),
+            trace=chats(4, 60),
             goal="ratio 8, 15,000 req/s (aim 20,000)",
         ),
         replace(
             with_cache,
             name="chat-over",
             about=f"{chat}, 40/s, 19,000 blocks",
-            trace=chats(40),
+            trace=chats(40, 5),
             goal="ratio 8, 15,000 req/s (aim 20,000)",
         ),
         replace(
             with_cache,
             name="chat-tight",
             about=f"{chat}, 40/s, 6,000 blocks",
-            trace=chats(40),
+            trace=chats(40, 5),
             options=cached | tight,
             goal="ratio 8, 15,000 req/s (aim 20,000)",
         ),
@@ -283,7 +286,8 @@ def measure(case: Case, preset: str, *, quick: bool) -> Row | None:
         num = max(case.step_on // 5, 100) if quick else case.step_on
         num = min(num, len(trace))
         step_s, leap_s = against_stepper(trace, case, config, num)
-        step_us, ratio = step_s / num * 1e6, step_s / leap_s
+        step_us = step_s / num * 1e6
+        ratio = step_s / leap_s if result.engine != "stepper" else None
     seen = result.recorder
     return Row(
         case=case.name,
@@ -452,7 +456,7 @@ def main() -> int:
     rows: list[Row] = []
     for case in chosen:
         for preset in presets:
-            print(f"{case.name} ({preset}): {case.about}", file=sys.stderr)
+            print(f"{case.name} ({preset}): {case.about}", file=sys.stderr, flush=True)
             measured = in_own_process if case.peak_memory else measure
             row = measured(case, preset, quick=options.quick)
             if row is None:

@@ -5,6 +5,7 @@ The same arguments give the same trace, whatever the machine.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,14 +22,14 @@ def lognormal_tokens(
     rng: np.random.Generator, mean: float, sigma: float, num: int, max_tokens: int
 ) -> NDArray[np.int64]:
     """Lengths of at least 1 and at most ``max_tokens``; ``mean`` is that of the uncut law."""
-    lengths = rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, num)
-    return np.clip(np.rint(lengths), 1, max_tokens).astype(np.int64)
+    lengths = np.rint(rng.lognormal(math.log(mean) - sigma**2 / 2, sigma, num))
+    return np.clip(lengths.astype(np.int64), 1, max_tokens)
 
 
 def poisson_ns(rng: np.random.Generator, rate_per_s: float, num: int) -> NDArray[np.int64]:
     """Arrival times whose first is 0."""
     times_s = np.cumsum(rng.exponential(1 / rate_per_s, num))
-    return np.rint((times_s - times_s[0]) * NS_PER_S).astype(np.int64)
+    return ((times_s - float(times_s[0])) * NS_PER_S).round().astype(np.int64)
 
 
 def independent(
@@ -74,8 +75,9 @@ def multi_turn(
     With the defaults a prompt has about 95 blocks in 5 segments (system prompt, earlier turns).
     """
     rng = np.random.default_rng(seed)
-    num_turns = rng.integers(1, max_turns + 1, num_requests)
-    num_sessions = int(np.searchsorted(np.cumsum(num_turns), num_requests)) + 1
+    beyond = int(rate_per_s * think_mean_s * max_turns)  # chats go on behind the last request
+    num_turns = rng.integers(1, max_turns + 1, num_requests + beyond)
+    num_sessions = int(np.searchsorted(np.cumsum(num_turns), num_requests + beyond)) + 1
     num_turns = num_turns[:num_sessions]
     total = int(num_turns.sum())
     first = np.cumsum(num_turns) - num_turns
