@@ -123,7 +123,7 @@ def from_file(pattern: str) -> Callable[[int], Trace | None]:
     """Reads the one file of ``../shared/traces`` that fits ``pattern``."""
 
     def trace(num_requests: int) -> Trace | None:
-        from kvsim.traces.readers import read_trace  # noqa: PLC0415 - not needed by most cases
+        from kvsim.traces import read_trace  # noqa: PLC0415 - not needed by most cases
 
         paths = sorted((SHARED / "traces").glob(pattern))
         return head(read_trace(paths[0]), num_requests) if paths else None
