@@ -75,6 +75,12 @@ def test_console_blocks_run(page: Path, folder: Path) -> None:
                 assert same, f"{page.name}:{line}: {command} now prints\n{done.stdout}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text("utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_readme_has_the_commands_that_ci_runs(command: str) -> None:
     assert command in (ROOT / "README.md").read_text("utf-8")
