@@ -6,7 +6,7 @@ Columns are views of the recorder's arrays, so a million requests cost nothing h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -63,12 +63,16 @@ class RequestColumns:
             stall_ps=view("stall_ps"),
         )
 
+    def part(self, start: int, stop: int | None) -> RequestColumns:
+        """Columns of the requests ``[start, stop)``; views."""
+        return RequestColumns(*(getattr(self, item.name)[start:stop] for item in fields(self)))
+
     def __len__(self) -> int:
         return len(self.arrival_ps)
 
     def finished(self) -> NDArray[np.bool_]:
         """Mask of the requests that ran to their end."""
-        return self.status == FINISHED
+        return np.equal(self.status, FINISHED)
 
     def queue_s(self) -> NDArray[np.float64]:
         """Arrival to the start of the first step that serves the request; nan until then."""

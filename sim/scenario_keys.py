@@ -32,7 +32,7 @@ class Rule:
 
 def key(default: T, rule: Rule, *, name: str = "") -> T:
     """Declare a scenario key; ``name`` is its TOML name where the attribute carries a unit."""
-    return cast("T", field(default=default, metadata={"rule": rule, "name": name}))
+    return field(default=default, metadata={"rule": rule, "name": name})
 
 
 def rule_of(item: Field[object]) -> Rule:

@@ -71,12 +71,12 @@ def scenario_from_dict(tables: dict[str, object], place: str = "scenario") -> Sc
         As :func:`load_scenario`.
     """
     preset = tables.get("preset", DEFAULT_PRESET)
-    if preset not in ("", *preset_names()):
+    if not isinstance(preset, str) or preset not in ("", *preset_names()):
         raise ValueError(
             f"{place}: preset = {preset!r} is unknown{_nearest(str(preset), preset_names())}; "
             f"presets are {', '.join(preset_names())}"
         )
-    base = load_scenario(cast("str", preset)) if preset else Scenario()
+    base = load_scenario(preset) if preset else Scenario()
     return _apply(base, {k: v for k, v in tables.items() if k != "preset"}, place)
 
 
@@ -198,15 +198,15 @@ def _toml(value: object) -> str:
 
 def _nearest(name: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(names), n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _whereabouts(name: str) -> str:
     """Say where a key lives that was looked for in the wrong table."""
     if name in _ELSEWHERE:
-        return f", did you mean {_ELSEWHERE[name]!r}?"
+        return f" (did you mean {_ELSEWHERE[name]!r}?)"
     for table_name in _TABLES:
         table = getattr(Scenario(), table_name)
         if name in {name_of(item) for item in fields(table)}:
-            return f", did you mean '{table_name}.{name}'?"
+            return f" (did you mean '{table_name}.{name}'?)"
     return ""

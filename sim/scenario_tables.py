@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``[model]``: bundled name, or the path of a ``config.json``."""
+    """``[model]``: bundled name, or the path of a ``config.json``; ``auto`` = its own dtype."""
 
     name: str = key("llama-3.1-8b", text("a bundled model name or the path of a config.json"))
+    weight_dtype: str = key("auto", text("'auto' or a weight format such as 'fp8'"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,16 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``[cost]``: where step times come from (``docs/metrics.md``, cost source).
+    """``[cost]``: where step times come from.
 
-    ``auto`` takes the hardware's profile, else its datasheet. The four times are the terms of
-    ``linear``: per step, per prefill token, per decoding request and per context token.
+    ``auto`` takes the hardware's profile, else its datasheet; a profile's name or path is taken as
+    it is. The four times are the terms of ``linear``: per step, per prefill token, per decoding
+    request and per context token.
     """
 
-    source: str = key("auto", choice("auto", "profile", "datasheet", "linear"))
-    profile: str | None = key(
-        None, text("a bundled profile name or the path of a profile JSON", optional=True)
+    source: str = key(
+        "auto",
+        text("'auto', 'profile', 'datasheet', 'linear', a profile's name or the path of its file"),
     )
     base_ps: int | None = key(None, duration(), name="base")
     per_prefill_token_ps: int | None = key(None, duration(), name="per_prefill_token")
@@ -69,6 +71,8 @@ class Engine:
     block_size: int | None = key(None, whole(1, optional=True))
     num_gpu_blocks_override: int | None = key(None, whole(2, optional=True))
     kv_memory_bytes: int | None = key(None, size(), name="kv_memory")
+    kv_cache_dtype: str = key("auto", text("'auto' or a KV format such as 'fp8'"))
+    tensor_parallel_size: int = key(1, whole(1))
     gpu_memory_utilization: float = key(0.9, fraction(above_zero=True))
     max_model_len: int | None = key(None, whole(2, optional=True))
     max_num_seqs: int | None = key(None, whole(1, optional=True))

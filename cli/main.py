@@ -1,0 +1,72 @@
+"""``kvsim``: one command line, one file a command.
+
+A command module has ``add_parser(commands)``, which declares its options and sets ``handler`` to a
+function of the parsed arguments that returns an exit code. Modules are listed in ``COMMANDS``;
+they import nothing heavy until their handler runs.
+
+Exit codes: 0 done, 1 a comparison failed, 2 the input cannot be used, 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from kvsim.cli import completion, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Command(Protocol):
+    """A module of this folder that holds one command."""
+
+    def add_parser(self, commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        """Declare the command and its handler."""
+
+
+COMMANDS: Final = (simulate, completion)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="kvsim",
+        description="Simulate LLM serving and its KV cache: replay a trace, see what users see.",
+    )
+    parser.add_argument("--version", action="version", version=f"kvsim {version('kvsim')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; user errors become one sentence on stderr."""
+    arguments = build_parser().parse_args(argv)
+    handler = cast("Callable[[argparse.Namespace], int]", arguments.handler)
+    try:
+        code = handler(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except KeyboardInterrupt:
+        print("kvsim: stopped", file=sys.stderr)
+        return 130
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"kvsim: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
+    except ValueError as error:
+        print(f"kvsim: {error}", file=sys.stderr)
+        return 2
+    return code
+
+
+def _forget_stdout() -> None:
+    """Keep the interpreter from flushing into a pipe that nobody reads."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

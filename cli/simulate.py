@@ -1,0 +1,181 @@
+"""``kvsim simulate TRACE``: replay a trace, print one table, write the run folder."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kvsim.sim.run import Run
+    from kvsim.sim.scenario import Scenario
+    from kvsim.traces.trace import Trace
+
+DEFAULT_OUT: Final = "kvsim-run"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "simulate",
+        help="replay a trace and show what users would see",
+        description="Replay a trace of requests under a scenario; print one table (or JSON) and "
+        "write a run folder: manifest, summary, per-request and per-window tables, a report.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("trace", metavar="TRACE", help="file in any format kvsim reads")
+    _add_scenario_options(parser.add_argument_group("scenario"))
+    _add_trace_options(parser.add_argument_group("trace"))
+    _add_run_options(parser.add_argument_group("run"))
+    parser.set_defaults(handler=run)
+
+
+def _add_scenario_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--scenario", metavar="FILE|PRESET", help="TOML file, or a preset such as vllm-0.12"
+    )
+    group.add_argument("--model", help="bundled name or config.json (default llama-3.1-8b)")
+    group.add_argument("--hardware", help="bundled name or hardware file (default h100-sxm)")
+    group.add_argument("--max-model-len", metavar="N", help="longest sequence in tokens")
+    pool = group.add_mutually_exclusive_group()
+    pool.add_argument("--num-blocks", metavar="N", help="KV blocks, the null block included")
+    pool.add_argument("--kv-memory", metavar="SIZE", help="memory for KV: 12GiB, 12GB, 12 (GiB)")
+    group.add_argument("--slo", metavar="ttft=2s,tpot=50ms", help="limits that goodput counts by")
+    group.add_argument(
+        "--set",
+        metavar="TABLE.KEY=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help="change one key of the scenario; may be repeated",
+    )
+
+
+def _add_trace_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--format", help="format of the trace, where its content does not tell")
+    group.add_argument("--limit", type=int, metavar="N", help="read the first N requests only")
+    group.add_argument("--sort", action="store_true", help="sort requests by arrival time")
+    group.add_argument(
+        "--on-bad-row",
+        choices=("stop", "skip"),
+        default="stop",
+        help="what to do with a row that cannot be read (default stop)",
+    )
+    group.add_argument(
+        "--rate-scale", default="1", metavar="X", help="let requests arrive X times as fast"
+    )
+    group.add_argument(
+        "--assume-max-tokens",
+        default="model",
+        metavar="RULE",
+        help="max_tokens where the trace has none: model (room left), N, or factor(x)",
+    )
+
+
+def _add_run_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--out", default=DEFAULT_OUT, metavar="DIR", help=f"run folder (default {DEFAULT_OUT})"
+    )
+    group.add_argument("--seed", type=int, default=0, help="seed of whatever is drawn (default 0)")
+    group.add_argument("--step", action="store_true", help="run the step-by-step engine")
+    group.add_argument("--audit", action="store_true", help="check all invariants at every event")
+    group.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Simulate and print; the exit code is 130 where Ctrl-C ended the run early."""
+    from kvsim.cli.progress import Progress
+    from kvsim.sim.run import simulate
+    from kvsim.sim.run_folder import check_run_folder, to_json
+
+    folder = Path(arguments.out)
+    check_run_folder(folder)
+    scenario = scenario_of(arguments)
+    trace = _read(arguments)
+    with Progress("requests") as progress:
+        result = simulate(
+            trace,
+            scenario,
+            step=arguments.step,
+            audit=arguments.audit,
+            seed=arguments.seed,
+            rate_scale=arguments.rate_scale,
+            assume_max_tokens=arguments.assume_max_tokens,
+            on_progress=progress,
+        )
+    result.save(folder)
+    if arguments.json:
+        print(to_json(result.summary), end="")
+    else:
+        _print_table(arguments, result)
+    return 130 if result.engine.partial else 0
+
+
+def scenario_of(arguments: argparse.Namespace) -> Scenario:
+    """Scenario of the options: file or preset, then the named options, then ``--set``."""
+    from kvsim.sim.scenario import DEFAULT_PRESET
+    from kvsim.sim.scenario_loader import load_scenario, parse_settings
+
+    scenario = load_scenario(arguments.scenario or DEFAULT_PRESET)
+    values: dict[str, object] = {}
+    for path, text in (
+        ("model.name", arguments.model),
+        ("hardware.name", arguments.hardware),
+        ("engine.max_model_len", arguments.max_model_len),
+        ("engine.num_gpu_blocks_override", arguments.num_blocks),
+        ("engine.kv_memory", arguments.kv_memory),
+    ):
+        if text is not None:
+            values[path] = _plain(text)
+    values |= _slo_values(arguments.slo)
+    return scenario.with_values(values).with_values(parse_settings(arguments.settings))
+
+
+def _plain(text: str) -> object:
+    return int(text) if text.isdecimal() else text
+
+
+def _slo_values(text: str | None) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for part in text.split(",") if text is not None else ():
+        name, equals, limit = part.partition("=")
+        if not equals:
+            raise ValueError(f"--slo {text!r} is not of the form ttft=2s,tpot=50ms,e2e=30s")
+        values[f"slo.{name.strip()}"] = limit.strip()
+    return values
+
+
+def _read(arguments: argparse.Namespace) -> Trace:
+    from kvsim.traces import read_trace
+
+    trace = read_trace(
+        Path(arguments.trace),
+        format=arguments.format,
+        sort=arguments.sort,
+        on_bad_row=arguments.on_bad_row,
+        limit=arguments.limit,
+    )
+    if trace.receipt is not None:
+        for line in trace.receipt.lines():
+            print(line, file=sys.stderr)
+    return trace
+
+
+def _print_table(arguments: argparse.Namespace, result: Run) -> None:
+    from kvsim.cli.summary_table import summary_lines
+    from kvsim.cli.table import wrapped
+
+    named = (
+        ("preset", result.scenario.preset, arguments.scenario),
+        ("model", result.scenario.model.name, arguments.model),
+        ("hardware", result.scenario.hardware.name, arguments.hardware),
+    )
+    for label, group in (
+        ("given:", [f"{what} {name}" for what, name, given in named if given is not None]),
+        ("defaults:", [f"{what} {name}" for what, name, given in named if given is None]),
+    ):
+        if group:
+            print("\n".join(wrapped(label, ", ".join(group), first_width=len(label) + 1)))
+    print("\n".join(summary_lines(result.summary, result.setup.pool_terms)))
+    print("\n".join(["", *wrapped("run folder", str(arguments.out))]))

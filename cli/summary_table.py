@@ -1,0 +1,142 @@
+"""The summary of a run as text: one table in 80 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.cli.table import number, seconds, table, wrapped
+from kvsim.sim.memory_shares import STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Section = Mapping[str, Any]  # a part of the summary document
+
+_LATENCIES: Final = (
+    ("TTFT", "ttft_s"),
+    ("TPOT", "tpot_s"),
+    ("ITL", "itl_s"),
+    ("E2E", "e2e_s"),
+    ("E2E per output token", "normalised_s_per_token"),
+)
+_REFUSED_SHOWN: Final = 5
+
+
+def summary_lines(summary: Section, pool_terms: Sequence[tuple[str, str]]) -> list[str]:
+    """Lines of the table; ``pool_terms`` are the plan of the pool as label and value."""
+    parts = (
+        _facts(summary),
+        _latency(summary["latency"]),
+        _rates(summary),
+        _memory(summary["memory"], pool_terms),
+        _events(summary),
+    )
+    lines: list[str] = []
+    for part in parts:
+        lines += [*part, ""]
+    return lines[:-1]
+
+
+def _facts(summary: Section) -> list[str]:
+    requests, window, phases = summary["requests"], summary["window"], summary["phases"]
+    counts = ", ".join(
+        f"{name} {number(requests[name])}" for name in ("finished", "refused", "unfinished")
+    )
+    lines = wrapped("trace", f"{summary['trace']['name']}, {number(requests['total'])} requests")
+    lines += wrapped("requests", counts)
+    if requests["refused"]:
+        shown = ", ".join(requests["refused_ids"][:_REFUSED_SHOWN])
+        more = ", ..." if requests["refused"] > _REFUSED_SHOWN else ""
+        lines += wrapped("  refused (never fit)", shown + more)
+    named = (("ramp-up", "ramp_up"), ("steady", "steady"), ("drain", "drain"))
+    stretches = ", ".join(f"{label} {seconds(phases[name]['seconds'])}" for label, name in named)
+    lines += wrapped("window", f"{seconds(window['seconds'])}: {stretches}")
+    lines += wrapped("engine", f"{summary['engine']['name']} ({summary['engine']['reason']})")
+    if summary["engine"]["audited"]:
+        lines += wrapped("audit", f"passed: {number(summary['engine']['audited'])} events checked")
+    for note in summary["notes"]:
+        lines += wrapped("note", note)
+    if summary["partial"]:
+        lines += wrapped("PARTIAL", "stopped by Ctrl-C; what follows is the part before it")
+    return [*lines, *wrapped("verdict", summary["verdict"]["text"])]
+
+
+def _latency(latency: Section) -> list[str]:
+    statistics = ("mean", "p50", "p90", "p99")
+    rows: list[tuple[str, ...]] = [("latency", *statistics)]
+    for label, name in _LATENCIES:
+        rows.append((label, *(seconds(latency[name][statistic]) for statistic in statistics)))
+    return table(rows)
+
+
+def _rates(summary: Section) -> list[str]:
+    rates, steady = summary["throughput"], summary["phases"]["steady"]
+    lines = wrapped(
+        "throughput",
+        f"{number(rates['requests_per_s'])} requests/s, "
+        f"{number(rates['output_tokens_per_s'])} output tokens/s, "
+        f"{number(rates['total_tokens_per_s'])} tokens/s",
+    )
+    if steady["requests_per_s"] is not None:
+        lines += wrapped(
+            "  steady part",
+            f"{number(steady['requests_per_s'])} requests/s, "
+            f"{number(steady['output_tokens_per_s'])} output tokens/s, "
+            f"{number(steady['mean_running'])} running, {number(steady['mean_waiting'])} waiting",
+        )
+    goodput = summary["goodput"]
+    if goodput is not None:
+        limits = ", ".join(
+            f"{name.removesuffix('_s').upper()} <= {seconds(limit)}"
+            for name, limit in goodput["slo"].items()
+        )
+        lines += wrapped(
+            "goodput",
+            f"{number(goodput['requests_per_s'])} requests/s, "
+            f"{number(goodput['percent_of_finished'])} % of the finished keep {limits}",
+        )
+    return lines
+
+
+def _memory(memory: Section, pool_terms: Sequence[tuple[str, str]]) -> list[str]:
+    lines = table(pool_terms, first_width=40, width=56)
+    every, waiting = memory["all_time"], memory["while_waiting"]
+    rows: list[tuple[str, ...]] = [("KV memory", "all time", "while waiting")]
+    rows += [(state, *_shares((every, waiting), state)) for state in STATES]
+    sums = [sum(part["states_percent"].values()) for part in (every, waiting)]
+    rows.append(("sum", *(f"{total:.2f} %" if total else "-" for total in sums)))
+    rows.append(("over", seconds(every["seconds"]), seconds(waiting["seconds"])))
+    return lines + table(rows, width=56)
+
+
+def _shares(parts: Sequence[Section], state: str) -> list[str]:
+    return [f"{part['states_percent'][state]:.2f} %" if part["seconds"] else "-" for part in parts]
+
+
+def _events(summary: Section) -> list[str]:
+    cache, preempted, stalls = summary["cache"], summary["preemptions"], summary["stalls"]
+    cost, waited = summary["cost"], summary["waited_s"]
+    causes = ", ".join(f"{cause} {seconds(waited[cause])}" for cause in waited)
+    return [
+        *wrapped(
+            "prefix cache",
+            f"{number(cache['hit_percent'])} % of prompt tokens hit at first admission, "
+            f"{number(cache['evicted_blocks'])} blocks evicted",
+        ),
+        *wrapped(
+            "preemptions",
+            f"{number(preempted['count'])} ({number(preempted['requests'])} requests), "
+            f"{number(preempted['recomputed_tokens'])} tokens recomputed",
+        ),
+        *wrapped(
+            "stalls users saw",
+            f"{number(stalls['count'])}, {seconds(stalls['seconds'])} in all, "
+            f"longest {seconds(stalls['longest_s'])}",
+        ),
+        *wrapped("waited, by cause", causes),
+        *wrapped(
+            "step cost",
+            f"{cost['source']}; {number(cost['percent_outside'])} % of "
+            f"{number(cost['steps'])} steps outside its measured range",
+        ),
+    ]

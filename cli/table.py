@@ -1,0 +1,69 @@
+"""A small table printer: plain text, aligned columns, 80 wide."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WIDTH: Final = 80
+
+
+def table(rows: Sequence[Sequence[str]], *, first_width: int = 24, width: int = WIDTH) -> list[str]:
+    """Lines of a table: first column left, the others right-aligned and equally wide.
+
+    Cells that are too long for their column are kept whole (the line grows, nothing is lost).
+    """
+    num_columns = max((len(row) for row in rows), default=1)
+    cell_width = (width - first_width) // max(num_columns - 1, 1)
+    lines = []
+    for row in rows:
+        cells = "".join(f"{cell:>{cell_width}}" for cell in row[1:])
+        lines.append(f"{row[0]:<{first_width}}{cells}".rstrip())
+    return lines
+
+
+def wrapped(label: str, text: str, *, first_width: int = 24, width: int = WIDTH) -> list[str]:
+    """Lines of one labelled sentence, broken at words and indented below its label."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=f"{label:<{first_width}}",
+        subsequent_indent=" " * first_width,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [label]
+
+
+def number(value: object, digits: int = 4) -> str:
+    """Readable number: ``12,345``, ``0.01234``, ``-`` for ``None``."""
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        raise TypeError(f"{value!r} is no number")
+    if value == 0:
+        return "0"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    if abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{digits}g}"
+
+
+def seconds(value: object) -> str:
+    """Readable duration of seconds: ``350 us``, ``12.3 ms``, ``4.56 s``, ``1,234 s``."""
+    if value is None:
+        return "-"
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is no number of seconds")
+    if value == 0:
+        return "0 s"
+    if value < 1e-3:
+        return f"{value * 1e6:.3g} us"
+    if value < 1:
+        return f"{value * 1e3:.3g} ms"
+    return f"{value:.3g} s" if value < 1000 else f"{value:,.0f} s"

@@ -1,0 +1,177 @@
+"""One plain page about a run: KV memory over time, queue, latency distributions.
+
+The page is a single file that needs no network: plotly's code is inside, once. Text that came
+from files (trace and model names) appears only in escaped HTML, never inside a figure.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kvsim.sim.memory_shares import STATES
+from kvsim.sim.request_columns import PS_PER_S, RequestColumns
+from kvsim.sim.run_tables import series_table
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from numpy.typing import NDArray
+
+    from kvsim.sim.gap_histogram import GapHistogram
+    from kvsim.sim.run import Run
+
+_STATE_LABELS: Final = {
+    "token": ("token", "#1b6ca8"),
+    "reserved": ("reserved (will fill)", "#6fb1de"),
+    "internal": ("internal (never fills)", "#d1495b"),
+    "external": ("external (holes, unusable)", "#8d6a9f"),
+    "cached": ("cached (reusable)", "#edae49"),
+    "free": ("free", "#e3e6ea"),
+}
+_LATENCIES: Final = (
+    ("TTFT", "#1b6ca8"),
+    ("TPOT", "#d1495b"),
+    ("ITL", "#edae49"),
+    ("E2E", "#3c7d5a"),
+)
+_QUANTILES: Final = np.linspace(0.0, 1.0, 201)
+_GIB: Final = 2**30
+_STYLE: Final = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px;
+       padding: 0 1rem; color: #222; }
+h1 { font-size: 1.4rem; margin-bottom: 0; }
+h2 { font-size: 1.1rem; margin: 2rem 0 0; }
+p.note { color: #555; margin: 0.2rem 0; }
+p.partial { color: #b00020; font-weight: 600; }
+"""
+
+
+def report_html(run: Run) -> str:
+    """HTML text of the page; the same run gives the same text."""
+    figures = (
+        ("KV memory by state", memory_figure(run)),
+        ("Running and waiting requests", queue_figure(run)),
+        ("Latency distributions", latency_figure(run)),
+    )
+    body = [_head(run)]
+    for number, (title, figure) in enumerate(figures):
+        html = figure.to_html(
+            full_html=False,
+            include_plotlyjs=number == 0,
+            div_id=f"figure-{number + 1}",
+            config={"displaylogo": False, "responsive": True},
+        )
+        body.append(f"<h2>{title}</h2>\n{html}")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>kvsim: {escape(run.trace.name)}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        "<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
+    )
+
+
+def memory_figure(run: Run) -> go.Figure:
+    """Mean KV bytes by state in each time window, stacked up to the whole pool."""
+    import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
+
+    table = series_table(run.engine.recorder, run.setup.pool)
+    middle_s = table["start_s"] + table["seconds"] / 2
+    figure = go.Figure()
+    for state in STATES:
+        label, colour = _STATE_LABELS[state]
+        figure.add_scatter(
+            x=_numbers(middle_s),
+            y=_numbers(table[f"{state}_bytes"] / _GIB),
+            name=label,
+            stackgroup="pool",
+            mode="lines",
+            line={"width": 0, "color": colour},
+            fillcolor=colour,
+        )
+    return _laid_out(figure, "time (s)", "KV memory (GiB)")
+
+
+def queue_figure(run: Run) -> go.Figure:
+    """Mean numbers of running and waiting requests in each time window."""
+    import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
+
+    table = series_table(run.engine.recorder, run.setup.pool)
+    middle_s = _numbers(table["start_s"] + table["seconds"] / 2)
+    figure = go.Figure()
+    for name, colour in (("running", "#1b6ca8"), ("waiting", "#d1495b")):
+        figure.add_scatter(x=middle_s, y=_numbers(table[name]), name=name, line={"color": colour})
+    return _laid_out(figure, "time (s)", "requests")
+
+
+def latency_figure(run: Run) -> go.Figure:
+    """Share of finished requests (ITL: of token gaps) at or below a latency."""
+    import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
+
+    columns = RequestColumns.of(run.trace, run.engine.recorder)
+    finished = columns.finished()
+    curves = {
+        "TTFT": _curve(columns.ttft_s()[finished]),
+        "TPOT": _curve(columns.tpot_s()[finished]),
+        "ITL": _gap_curve(run.engine.recorder.gaps),
+        "E2E": _curve(columns.e2e_s()[finished]),
+    }
+    figure = go.Figure()
+    for name, colour in _LATENCIES:
+        values_s, shares = curves[name]
+        figure.add_scatter(
+            x=_numbers(values_s), y=_numbers(shares), name=name, line={"color": colour}
+        )
+    _laid_out(figure, "latency (s, logarithmic)", "at or below (%)")
+    figure.update_xaxes(type="log", exponentformat="power", minexponent=2)
+    return figure
+
+
+def _head(run: Run) -> str:
+    scenario = run.scenario
+    names = f"{scenario.preset or 'own scenario'}, {scenario.model.name}, {scenario.hardware.name}"
+    requests, verdict = run.summary["requests"], run.summary["verdict"]
+    assert isinstance(requests, dict), "summary['requests'] is a dict"
+    assert isinstance(verdict, dict), "summary['verdict'] is a dict"
+    counts = ", ".join(
+        f"{name} {requests[name]:,}" for name in ("finished", "refused", "unfinished")
+    )
+    partial = '<p class="partial">Partial: the run was stopped.</p>\n' if run.engine.partial else ""
+    return (
+        f"<h1>{escape(run.trace.name)}</h1>\n"
+        f'<p class="note">{escape(names)}; step cost: {escape(run.setup.cost.name)}</p>\n'
+        f'<p class="note">{len(run.trace):,} requests: {counts}</p>\n{partial}'
+        f"<p><strong>{escape(str(verdict['text']))}</strong></p>"
+    )
+
+
+def _curve(values_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    defined = values_s[~np.isnan(values_s)]
+    if not len(defined):
+        return np.empty(0), np.empty(0)
+    return np.quantile(defined, _QUANTILES), 100 * _QUANTILES
+
+
+def _gap_curve(gaps: GapHistogram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if not gaps.num:
+        return np.empty(0), np.empty(0)
+    values_s = np.array([gaps.quantile_ps(float(q)) for q in _QUANTILES]) / PS_PER_S
+    return values_s, 100 * _QUANTILES
+
+
+def _numbers(values: NDArray[np.float64] | NDArray[np.int64]) -> list[float]:
+    """Five significant digits: what a screen shows, and a tenth of the file."""
+    return [float(f"{value:.5g}") for value in values.tolist()]
+
+
+def _laid_out(figure: go.Figure, x_title: str, y_title: str) -> go.Figure:
+    figure.update_layout(
+        template="plotly_white",
+        height=380,
+        margin={"l": 60, "r": 20, "t": 20, "b": 50},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        hovermode="x unified",
+    )
+    figure.update_xaxes(title_text=x_title)
+    figure.update_yaxes(title_text=y_title, rangemode="tozero")
+    return figure

@@ -1,0 +1,152 @@
+"""Simulate a trace and hold what came of it.
+
+``simulate`` is the Python door of the product: trace and scenario in, a :class:`Run` out. A run
+gives a summary (plain dict), pandas frames on request, and a folder of files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsim.sim.engine_setup import EngineSetup, set_up
+from kvsim.sim.metrics import Summary, summarise_run
+from kvsim.sim.run_tables import request_table, series_table
+from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
+from kvsim.sim.scenario_loader import load_scenario
+from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from fractions import Fraction
+
+    import pandas as pd
+
+    from kvsim.sim.driver import EngineRun
+    from kvsim.traces.trace import Trace
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trace simulated under one scenario; ``options`` are what else shaped the result."""
+
+    trace: Trace
+    scenario: Scenario
+    setup: EngineSetup
+    engine: EngineRun
+    seed: int
+    options: dict[str, object]
+
+    @cached_property
+    def summary(self) -> Summary:
+        """All metrics of ``docs/metrics.md`` as nested dicts of plain numbers."""
+        head: Summary = {
+            "trace": {"name": self.trace.name, "sha256": self.trace.sha256},
+            "scenario": {
+                "preset": self.scenario.preset,
+                "model": self.scenario.model.name,
+                "hardware": self.scenario.hardware.name,
+            },
+            "engine": {
+                "name": self.engine.engine,
+                "reason": self.engine.reason,
+                "audited": self.engine.audited,
+            },
+            "partial": self.engine.partial,
+            "notes": list(self.setup.notes),
+        }
+        return head | summarise_run(
+            self.trace,
+            self.engine.recorder,
+            self.setup.pool,
+            self.scenario.slo,
+            cost_source=self.setup.cost.name,
+        )
+
+    @property
+    def requests(self) -> pd.DataFrame:
+        """One row a request (columns in ``docs/metrics.md``)."""
+        import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
+
+        return pd.DataFrame(request_table(self.trace, self.engine.recorder))
+
+    @property
+    def series(self) -> pd.DataFrame:
+        """One row a time window (columns in ``docs/metrics.md``)."""
+        import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
+
+        return pd.DataFrame(series_table(self.engine.recorder, self.setup.pool))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run folder; see :func:`kvsim.sim.run_folder.write_run`."""
+        from kvsim.sim.run_folder import write_run  # noqa: PLC0415 - pyarrow and plotly are heavy
+
+        write_run(self, Path(folder))
+
+
+def simulate(
+    trace: Trace | str | Path,
+    scenario: Scenario | str | Path | None = None,
+    *,
+    step: bool = False,
+    audit: bool = False,
+    seed: int = 0,
+    rate_scale: Fraction | float | str = 1,
+    assume_max_tokens: str = "model",
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """Replay a trace under a scenario.
+
+    Parameters
+    ----------
+    trace
+        A trace, or the path of one in any format that kvsim reads.
+    scenario
+        A scenario, a preset name or the path of a TOML file; ``None`` = ``DEFAULT_PRESET``.
+    step
+        Run the stepper (the specification) even where the leaper could.
+    audit
+        Check the invariants at every event.
+    seed
+        Source of randomness for policies that draw; kept in the manifest.
+    rate_scale
+        Arrivals come that many times as fast.
+    assume_max_tokens
+        What the engine is told where the trace is silent: ``model``, ``N`` or ``factor(x)``.
+    on_progress
+        Called with (requests arrived, requests in all).
+
+    Raises
+    ------
+    ValueError
+        On a trace, scenario or option that cannot be used; one sentence for the user.
+    """
+    from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
+    from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
+    from kvsim.traces import read_trace  # noqa: PLC0415
+
+    if not isinstance(scenario, Scenario):
+        scenario = load_scenario(DEFAULT_PRESET if scenario is None else scenario)
+    setup = set_up(scenario)
+    if isinstance(trace, (str, Path)):
+        trace = read_trace(Path(trace))
+    scale = parse_rate_scale(str(rate_scale))
+    trace = scale_rate(trace, scale)
+    engine = driver.run(
+        trace,
+        setup.config,
+        setup.cost,
+        max_tokens=told_max_tokens(trace, assume_max_tokens, setup.config.max_model_len),
+        step=step,
+        audit=audit,
+        on_progress=on_progress,
+    )
+    options: dict[str, object] = {
+        "rate_scale": str(scale),
+        "assume_max_tokens": assume_max_tokens,
+        "step": step,
+        "audit": audit,
+    }
+    return Run(trace, scenario, setup, engine, seed, options)

@@ -1,0 +1,71 @@
+"""Tables of a run: one row a request, one row a time window.
+
+Columns are documented in ``docs/metrics.md``; frames and parquet files come from the same arrays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsim.sim import memory_shares
+from kvsim.sim.phases import Windows
+from kvsim.sim.recorder import MEMORY
+from kvsim.sim.request_columns import PS_PER_S, STATUS_NAMES, RequestColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from kvsim.sim.memory_shares import PoolShape
+    from kvsim.sim.recorder import Recorder
+    from kvsim.traces.trace import Trace
+
+
+def request_table(
+    trace: Trace, recorder: Recorder, start: int = 0, stop: int | None = None
+) -> dict[str, NDArray[np.float64] | NDArray[np.int64] | Sequence[str]]:
+    """Columns of the requests ``[start, stop)``, by name; times in seconds, nan = never."""
+    columns = RequestColumns.of(trace, recorder).part(start, stop)
+    rows = range(start, start + len(columns))
+    return {
+        "request": [trace.request_id(row) for row in rows],
+        "status": [STATUS_NAMES[code] for code in columns.status.tolist()],
+        "arrival_s": columns.arrival_ps / PS_PER_S,
+        "prompt_tokens": columns.prompt_tokens,
+        "output_tokens": columns.output_tokens,
+        "queue_s": columns.queue_s(),
+        "ttft_s": columns.ttft_s(),
+        "tpot_s": columns.tpot_s(),
+        "e2e_s": columns.e2e_s(),
+        "hit_tokens": columns.hit_tokens,
+        "preemptions": columns.preemptions,
+        "lost_tokens": columns.lost_tokens,
+        "resume_hit_tokens": columns.resume_hit_tokens,
+        "stall_s": columns.stall_ps / PS_PER_S,
+    }
+
+
+def series_table(
+    recorder: Recorder, pool: PoolShape
+) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
+    """Columns of the time windows, by name: mean bytes by state, running and waiting requests."""
+    windows = Windows.of(recorder)
+    table: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {
+        "start_s": windows.start_ps / PS_PER_S,
+        "seconds": windows.covered_ps / PS_PER_S,
+        "running": windows.running,
+        "waiting": windows.waiting,
+    }
+    rows = []
+    for index, covered_ps in enumerate(windows.covered_ps.tolist()):
+        totals = {name: recorder.windows[name][index] for name in MEMORY}
+        parts = memory_shares.states(memory_shares.primitives(totals, 0, pool))
+        scale = covered_ps * pool.block_size
+        rows.append([value / scale if scale else 0.0 for value in parts.values()])
+    means = np.array(rows).reshape(len(rows), len(memory_shares.STATES))
+    for position, name in enumerate(memory_shares.STATES):
+        table[f"{name}_bytes"] = means[:, position]
+    return table
