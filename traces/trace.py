@@ -7,15 +7,18 @@ A column that a format does not carry is ``None``, never a made-up value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
+from kvsim.traces.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
+
+__all__ = ["LENGTH", "STOP", "PrefixIds", "Receipt", "Trace", "TraceError"]
 
 LENGTH: Final = 0
 """``ends_by`` code: the answer ends because its length was reached (``max_tokens`` foreseen)."""
@@ -54,28 +57,6 @@ class PrefixIds:
     ids: NDArray[np.int64]
     covers_output: bool = False
     scope: str = "global"
-
-
-@dataclass(slots=True)
-class Receipt:
-    """What the reader understood: printed to stderr after each read.
-
-    ``skipped``, ``clipped`` and ``failed`` map a reason to ``(count, first line number)``.
-    """
-
-    path: str
-    format: str
-    time_unit: str
-    id_block_size: int | None = None
-    id_scope: str | None = None
-    ids_cover_output: bool = False
-    time_grid_ns: int | None = None
-    num_distinct_times: int = 0
-    rows_read: int = 0
-    skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
-    clipped: dict[str, tuple[int, int]] = field(default_factory=dict)
-    failed: dict[str, tuple[int, int]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

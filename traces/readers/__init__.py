@@ -1,1 +1,66 @@
-"""Readers of trace formats, one file each."""
+"""Trace formats: one reader a format, found by content.
+
+A later format is one more file and one more entry of :data:`READERS`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kvsim.traces.readers.azure import AzureReader
+from kvsim.traces.readers.base import Head, Reader
+from kvsim.traces.readers.batch import shown
+from kvsim.traces.readers.golden import GoldenReader
+from kvsim.traces.readers.mooncake import MooncakeReader
+from kvsim.traces.readers.own import OwnCsvReader, OwnJsonLinesReader
+from kvsim.traces.readers.own_parquet import OwnParquetReader
+from kvsim.traces.readers.vidur import VidurReader
+from kvsim.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from kvsim.traces.source import Source
+
+__all__ = ["READERS", "Head", "Reader", "format_names", "reader_for"]
+
+READERS: Final[tuple[Reader, ...]] = (
+    OwnCsvReader(),
+    OwnJsonLinesReader(),
+    OwnParquetReader(),
+    GoldenReader(),
+    AzureReader(),
+    VidurReader(),
+    MooncakeReader(),
+)
+"""All formats that kvsim reads."""
+
+
+def format_names() -> list[str]:
+    """Return the names that ``--format`` takes."""
+    return [reader.name for reader in READERS]
+
+
+def reader_for(source: Source, name: str | None) -> Reader:
+    """Return the reader called ``name``, or the one whose format the content shows.
+
+    Raises
+    ------
+    TraceError
+        No such name, no format fits, or several do.
+    """
+    if name is not None:
+        for reader in READERS:
+            if reader.name == name:
+                return reader
+        raise TraceError(f"--format {name} is unknown; choices: {', '.join(format_names())}")
+    head = Head.of(source.head())
+    fitting = [reader for reader in READERS if reader.detect(head)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        names = " and ".join(reader.name for reader in fitting)
+        raise TraceError(f"{source.path}: {names} both fit the content; choose one with --format")
+    seen = f"the first line is {shown(head.first_line)}" if head.text else "this is no text"
+    raise TraceError(
+        f"{source.path}: no known format fits: {seen}; known formats, also for --format: "
+        f"{', '.join(format_names())}"
+    )

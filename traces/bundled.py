@@ -1,0 +1,18 @@
+"""The traces that come with kvsim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from kvsim.traces.trace import TraceError
+
+BUNDLED: Final = {"chat-2k": "chat-2k.jsonl.gz"}
+"""Name -> file in ``traces/data``; made by ``kvsim.traces.synth``."""
+
+
+def bundled_path(name: str) -> Path:
+    """Return where a bundled trace lies; :class:`TraceError` names the choices."""
+    if name not in BUNDLED:
+        raise TraceError(f"no bundled trace is called {name!r}; choices: {', '.join(BUNDLED)}")
+    return Path(__file__).parent / "data" / BUNDLED[name]

@@ -1,0 +1,92 @@
+"""kvsim's own trace format: its columns and its metadata, common to CSV, JSON lines and parquet.
+
+One column for each field of :class:`Trace`, under the names below; ``docs/traces.md`` is the
+user's page. Metadata is one JSON object: the first line of a CSV (after ``# kvsim-trace``), the
+value of ``kvsim_trace`` in the first line of JSON lines, the schema key ``kvsim_trace`` of parquet.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+REQUIRED: Final = ("arrival_ns", "prompt_tokens", "output_tokens")
+OPTIONAL: Final = (
+    "id",
+    "max_tokens",
+    "ends_by",
+    "priority",
+    "session",
+    "turn",
+    "after_request",
+    "delay_ns",
+    "num_samples",
+    "beam_width",
+    "prefix_ids",
+)
+ENDS_BY: Final = ("length", "stop")
+"""How ``ends_by`` is written, by its code."""
+SCOPES: Final = ("global", "session")
+METADATA_KEY: Final = "kvsim_trace"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What concerns the whole trace.
+
+    Attributes
+    ----------
+    name
+        Of the trace; None = that of the file.
+    keep_zero
+        True: times count from the trace's zero already (all that kvsim writes). False: the first
+        arrival is subtracted.
+    id_block_tokens, ids_cover_output, id_scope
+        Meaning of ``prefix_ids``; needed where that column is.
+    """
+
+    version: int = VERSION
+    name: str | None = None
+    keep_zero: bool = False
+    id_block_tokens: int | None = None
+    ids_cover_output: bool = False
+    id_scope: str = "global"
+
+    def to_json(self) -> str:
+        """Write it as one JSON object."""
+        return json.dumps({key: value for key, value in asdict(self).items() if value is not None})
+
+    @classmethod
+    def from_json(cls, path: Path, value: object) -> Metadata:
+        """Check and take over what :func:`json.loads` made of it."""
+        if not isinstance(value, dict):
+            raise TraceError(f"{path}: the metadata {value!r} is not a JSON object")
+        checks: dict[str, tuple[Callable[[Any], bool], str]] = {
+            "version": (lambda given: given == VERSION, str(VERSION)),
+            "name": (lambda given: isinstance(given, str), "text"),
+            "keep_zero": (lambda given: isinstance(given, bool), "true and false"),
+            "id_block_tokens": (_is_count, "whole numbers from 1"),
+            "ids_cover_output": (lambda given: isinstance(given, bool), "true and false"),
+            "id_scope": (lambda given: given in SCOPES, " and ".join(SCOPES)),
+        }
+        for key, given in value.items():
+            if key not in checks:
+                raise TraceError(
+                    f"{path}: metadata key {key!r} is unknown; known: {', '.join(checks)}"
+                )
+            fits, allowed = checks[key]
+            if not fits(given):
+                raise TraceError(f"{path}: metadata {key} is {given!r}; allowed: {allowed}")
+        return cls(**value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

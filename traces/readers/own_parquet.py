@@ -1,0 +1,97 @@
+"""kvsim's own format as parquet: columns of numbers, text and lists, metadata in the schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kvsim.traces.own_format import METADATA_KEY, OPTIONAL, REQUIRED, Metadata
+from kvsim.traces.readers.batch import Batch, shown
+from kvsim.traces.readers.own import add, finish, refuse_unknown
+from kvsim.traces.readers.text import parse_json
+from kvsim.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kvsim.traces.readers.base import Head
+    from kvsim.traces.readers.intake import Intake
+    from kvsim.traces.source import Source
+    from kvsim.traces.trace import Trace
+
+_MAGIC: Final = b"PAR1"
+_BATCH_ROWS: Final = 1 << 16
+
+
+class OwnParquetReader:
+    """Reader of the parquet container; places are rows, counted from 1."""
+
+    name = "kvsim-parquet"
+    title = "kvsim's own trace format (parquet)"
+
+    def detect(self, head: Head) -> bool:
+        """Tell by parquet's magic bytes."""
+        return head.data.startswith(_MAGIC)
+
+    def read(self, source: Source, intake: Intake) -> Trace:
+        """Read it; unknown columns are refused."""
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        intake.receipt.place = "row"
+        with source.open() as stream:
+            content = stream.read()
+        try:
+            file = pq.ParquetFile(pa.BufferReader(content))
+            metadata = _metadata(source, file.schema_arrow)
+            for batch in _batches(file, intake):
+                add(batch, intake, metadata)
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise TraceError(f"{source.path}: the parquet data is damaged: {reason}") from error
+        return finish(intake, metadata)
+
+
+def _metadata(source: Source, schema: Any) -> Metadata:
+    missing = [name for name in REQUIRED if name not in schema.names]
+    if missing:
+        raise TraceError(
+            f"{source.path}: column {missing[0]!r} is missing: the file has "
+            f"{shown(','.join(schema.names))} and must have {', '.join(REQUIRED)}"
+        )
+    refuse_unknown(source.path, schema.names)
+    text = (schema.metadata or {}).get(METADATA_KEY.encode())
+    if text is None:
+        return Metadata()
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise TraceError(f"{source.path}: metadata is not JSON: {error}") from error
+    return Metadata.from_json(source.path, value)
+
+
+def _batches(file: Any, intake: Intake) -> Iterator[Batch]:
+    first = 0
+    for record in file.iter_batches(_BATCH_ROWS):
+        rest = record
+        while len(rest) and (wanted := intake.rows_wanted()):
+            taken = rest.slice(0, wanted)
+            rest = rest.slice(wanted)
+            numbers = np.arange(first + 1, first + len(taken) + 1)
+            first += len(taken)
+            columns = {name: _cells(taken.column(name)) for name in taken.schema.names}
+            yield Batch(numbers, {n: c for n, c in columns.items() if n in (*REQUIRED, *OPTIONAL)})
+
+
+def _cells(array: Any) -> NDArray[np.int64] | list[Any]:
+    """Hand int64 columns without gaps over as they are, all else cell by cell."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if array.type == pa.int64() and not array.null_count:
+        values: NDArray[np.int64] = array.to_numpy()
+        return values
+    cells: list[Any] = array.to_pylist()
+    return cells
