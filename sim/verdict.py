@@ -74,7 +74,7 @@ def trusted_percentile(num_finished: int) -> int | None:
 def _queue_growth(phases: Phases, windows: Windows) -> tuple[float | None, float]:
     """Slope of the waiting series (requests a second) and its rise over the steady part."""
     inside = (windows.start_ps >= phases.steady_start_ps) & (
-        windows.start_ps < phases.last_arrival_ps
+        windows.start_ps + windows.covered_ps <= phases.last_arrival_ps
     )
     if int(inside.sum()) < _FEWEST_WINDOWS:
         return None, 0.0

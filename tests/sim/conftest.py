@@ -1,0 +1,80 @@
+"""Small traces and hand-made recorders with known answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.driver import EngineRun
+from kvsim.sim.engine_setup import EngineSetup
+from kvsim.sim.memory_shares import PoolShape
+from kvsim.sim.recorder import Recorder
+from kvsim.sim.run import Run
+from kvsim.sim.scenario import Scenario
+from kvsim.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MS = 10**9  # picoseconds
+
+
+@pytest.fixture
+def pool() -> PoolShape:
+    """Ten usable blocks of 16 tokens and 1,600 bytes, and 100 bytes left over."""
+    return PoolShape(num_blocks=11, block_size=16, block_bytes=1600, remainder_bytes=100)
+
+
+@pytest.fixture
+def three_requests() -> tuple[Trace, Recorder]:
+    """Requests at 0, 10, 20 ms: one of 1 token, one of 3 with a stall, one refused.
+
+    Request 0 waits 5 ms, then 100 ms of prefill: TTFT = E2E = 105 ms.
+    Request 1 starts at 110 ms, first token at 210 ms, then gaps of 40 and 60 ms: ends at 310 ms.
+    """
+    trace = Trace(
+        name="tiny",
+        arrival_ns=np.array([0, 10, 20], dtype=np.int64) * 10**6,
+        prompt_tokens=np.array([100, 60, 9000], dtype=np.int64),
+        output_tokens=np.array([1, 3, 5], dtype=np.int64),
+        sha256="0" * 64,
+    )
+    recorder = Recorder(3)
+    # memory in slots of 160 usable: 100 ms alone, then 210 ms in which requests wait
+    recorder.interval(0, 100 * MS, 64, 16, 10, 16, 1)
+    recorder.set_waiting(100 * MS, True)
+    recorder.queue(100 * MS, 2, "blocks")
+    recorder.interval(100 * MS, 310 * MS, 32, 0, 20, 0, 2)
+    recorder.queue(310 * MS, 0)
+    recorder.set_waiting(310 * MS, False)
+    recorder.never(100 * MS, 310 * MS, 5)
+    recorder.admitted(0, 5 * MS, 32, resumed=False)
+    recorder.first_token_ps[0] = 105 * MS
+    recorder.finished(0, 105 * MS, 1)
+    recorder.admitted(1, 110 * MS, 16, resumed=False)
+    recorder.first_token_ps[1] = 210 * MS
+    recorder.gaps.add(40 * MS, 1)
+    recorder.preempted(1, 62)
+    recorder.admitted(1, 260 * MS, 48, resumed=True)
+    recorder.stall(1, 60 * MS)
+    recorder.finished(1, 310 * MS, 3)
+    recorder.refused(2)
+    recorder.num_steps, recorder.num_steps_outside = 5, 1
+    recorder.num_evicted_blocks = 7
+    return trace, recorder
+
+
+@pytest.fixture
+def make_run(pool: PoolShape) -> Callable[..., Run]:
+    """Build a run around a trace and a recorder."""
+
+    def make(trace: Trace, recorder: Recorder, *, partial: bool = False) -> Run:
+        setup = EngineSetup(SchedulerConfig(), LinearCost(1), pool, (), ("a <note>",))
+        engine = EngineRun(recorder, "stepper", "asked for", partial, 0)
+        return Run(trace, Scenario(), setup, engine, 0, {"rate_scale": "1"})
+
+    return make

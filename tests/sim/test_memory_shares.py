@@ -1,0 +1,90 @@
+"""Byte primitives and states: exact sums, known answers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.sim import memory_shares
+from kvsim.sim.memory_shares import PRIMITIVES, STATES, PoolShape
+from kvsim.sim.recorder import Recorder
+
+if TYPE_CHECKING:
+    from kvsim.traces.trace import Trace
+
+MS = 10**9
+
+
+def exact(values: dict[str, float]) -> Fraction:
+    return sum((Fraction(str(value)) for value in values.values()), Fraction(0))
+
+
+def test_primitives_of_a_known_run(three_requests: tuple[Trace, Recorder], pool: PoolShape) -> None:
+    """100 ms: 64 blank, 16 cached, 10 empty, 16 duplicate, so 54 token slots of 160;
+    210 ms of waiting: 32 blank, 20 empty of which 5 never fill, so 108 token slots.
+    """
+    _, recorder = three_requests
+    slot_ms = pool.block_bytes * MS
+    assert memory_shares.while_waiting(recorder, pool) == {
+        "token": 108 * 210 * slot_ms,
+        "duplicate": 0,
+        "future": 15 * 210 * slot_ms,
+        "never": 5 * 210 * slot_ms,
+        "padding": 0,
+        "hole": 0,
+        "blocked": 32 * 210 * slot_ms,
+        "cached": 0,
+        "free": 0,
+        "unusable": 1700 * 16 * 210 * MS,
+    }
+    parts = memory_shares.all_time(recorder, pool)
+    assert parts["token"] == (54 * 100 + 108 * 210) * slot_ms
+    assert parts["duplicate"] == 16 * 100 * slot_ms
+    assert parts["future"] == (10 * 100 + 15 * 210) * slot_ms
+    assert parts["free"] == 64 * 100 * slot_ms
+    assert parts["blocked"] == 32 * 210 * slot_ms
+    assert parts["cached"] == 16 * 100 * slot_ms
+    assert sum(parts.values()) == pool.pool_bytes * 16 * 310 * MS
+
+
+def test_states_take_every_primitive_once() -> None:
+    assert sorted(part for held in STATES.values() for part in held) == sorted(PRIMITIVES)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 10**12), *[st.integers(0, 40)] * 4, st.booleans()),
+        min_size=1,
+        max_size=20,
+    ),
+    st.integers(0, 10**6),
+)
+def test_shares_add_up_to_exactly_100(
+    stretches: list[tuple[int, int, int, int, int, bool]], remainder: int
+) -> None:
+    pool = PoolShape(num_blocks=11, block_size=16, block_bytes=2**21, remainder_bytes=remainder)
+    recorder, now = Recorder(1), 0
+    for length, blank, cached, empty, duplicate, waits in stretches:
+        recorder.set_waiting(now, waits)
+        recorder.interval(now, now + length, blank, cached, empty, duplicate, 1)
+        now += length
+    for parts, window in (
+        (memory_shares.all_time(recorder, pool), now),
+        (memory_shares.while_waiting(recorder, pool), recorder.while_waiting["window"]),
+    ):
+        assert sum(parts.values()) == pool.pool_bytes * pool.block_size * window
+        assert sum(memory_shares.states(parts).values()) == sum(parts.values())
+        for shares in (
+            memory_shares.percentages(parts),
+            memory_shares.percentages(memory_shares.states(parts)),
+        ):
+            assert exact(shares) == (100 if window else 0)
+
+
+def test_rounding_is_by_largest_remainder() -> None:
+    thirds = memory_shares.percentages({"a": 1, "b": 1, "c": 1})
+    assert thirds == {"a": 33.34, "b": 33.33, "c": 33.33}
+    assert memory_shares.percentages({"a": 2, "b": 1}) == {"a": 66.67, "b": 33.33}

@@ -1,0 +1,201 @@
+"""Summaries of hand-made recorders against answers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from kvsim.sim.metrics import summarise_run
+from kvsim.sim.recorder import Recorder
+from kvsim.sim.scenario_tables import Slo
+from kvsim.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from kvsim.sim.memory_shares import PoolShape
+
+MS = 10**9
+S = 10**12
+
+Run3 = tuple[Trace, Recorder]
+
+
+def summary_of(run: Run3, pool: PoolShape, slo: Slo | None = None) -> Any:
+    return summarise_run(*run, pool, slo or Slo(), cost_source="linear")
+
+
+def test_requests_and_window(three_requests: Run3, pool: PoolShape) -> None:
+    summary = summary_of(three_requests, pool)
+    assert summary["requests"] == {
+        "total": 3,
+        "finished": 2,
+        "refused": 1,
+        "unfinished": 0,
+        "refused_ids": ["r0002"],
+    }
+    assert summary["window"] == {
+        "seconds": 0.31,
+        "first_arrival_s": 0.0,
+        "last_arrival_s": 0.02,
+        "end_s": 0.31,
+    }
+
+
+def test_latencies(three_requests: Run3, pool: PoolShape) -> None:
+    latency = summary_of(three_requests, pool)["latency"]
+    assert latency["queue_s"]["mean"] == pytest.approx((0.005 + 0.1) / 2)
+    assert latency["ttft_s"]["mean"] == pytest.approx((0.105 + 0.2) / 2)
+    assert latency["ttft_s"]["p50"] == pytest.approx(0.1525)
+    assert latency["ttft_s"]["max"] == pytest.approx(0.2)
+    assert latency["tpot_s"]["num"] == 1, "undefined for one token and left out"
+    assert latency["tpot_s"]["mean"] == pytest.approx(0.05)
+    assert latency["e2e_s"]["mean"] == pytest.approx((0.105 + 0.3) / 2)
+    assert latency["normalised_s_per_token"]["mean"] == pytest.approx((0.105 + 0.1) / 2)
+    assert latency["itl_s"]["num"] == 2
+    assert latency["itl_s"]["mean"] == pytest.approx(0.05)
+    assert latency["itl_s"]["p50"] == pytest.approx(0.04, rel=0.006)
+    assert latency["itl_s"]["max"] == pytest.approx(0.06)
+
+
+def test_throughput_counts_finished_requests(three_requests: Run3, pool: PoolShape) -> None:
+    rates = summary_of(three_requests, pool)["throughput"]
+    assert rates["requests_per_s"] == pytest.approx(2 / 0.31)
+    assert rates["output_tokens_per_s"] == pytest.approx(4 / 0.31)
+    assert rates["total_tokens_per_s"] == pytest.approx(164 / 0.31)
+
+
+@pytest.mark.parametrize(
+    ("slo", "num_good"),
+    [
+        (Slo(ttft_ps=150 * MS), 1),
+        (Slo(ttft_ps=200 * MS), 2),
+        (Slo(tpot_ps=50 * MS), 2),  # a limit is kept when it is met exactly
+        (Slo(tpot_ps=50 * MS - 1), 1),  # one token: no TPOT, nothing to break
+        (Slo(e2e_ps=105 * MS), 1),
+        (Slo(ttft_ps=200 * MS, tpot_ps=49 * MS, e2e_ps=S), 1),
+    ],
+)
+def test_goodput(three_requests: Run3, pool: PoolShape, slo: Slo, num_good: int) -> None:
+    goodput = summary_of(three_requests, pool, slo)["goodput"]
+    assert goodput["requests"] == num_good
+    assert goodput["requests_per_s"] == pytest.approx(num_good / 0.31)
+    assert goodput["percent_of_finished"] == pytest.approx(50 * num_good)
+
+
+def test_no_slo_no_goodput(three_requests: Run3, pool: PoolShape) -> None:
+    assert summary_of(three_requests, pool)["goodput"] is None
+
+
+def test_events(three_requests: Run3, pool: PoolShape) -> None:
+    summary = summary_of(three_requests, pool)
+    assert summary["cache"] == {
+        "prompt_tokens": 160,
+        "hit_tokens": 48,
+        "hit_percent": 30.0,
+        "evicted_blocks": 7,
+    }
+    assert summary["preemptions"] == {
+        "count": 1,
+        "requests": 1,
+        "lost_tokens": 62,
+        "resume_hit_tokens": 48,
+        "recomputed_tokens": 14,
+    }
+    assert summary["stalls"] == {"count": 1, "seconds": 0.06, "longest_s": 0.06}
+    assert summary["waited_s"]["blocks"] == pytest.approx(0.42)
+    assert summary["cost"] == {
+        "source": "linear",
+        "steps": 5,
+        "steps_outside": 1,
+        "percent_outside": 20.0,
+    }
+
+
+def test_an_empty_run_has_no_numbers_but_no_nan(pool: PoolShape) -> None:
+    empty = np.empty(0, dtype=np.int64)
+    summary = summary_of((Trace("none", empty, empty, empty), Recorder(0)), pool)
+    json.dumps(summary, allow_nan=False)
+    assert summary["latency"]["ttft_s"]["mean"] is None
+    assert summary["throughput"]["requests_per_s"] is None
+
+
+# ---- verdict and phases: queues driven by hand ----------------------------------------------
+
+
+def queue_run(waiting_at: list[int], *, drain_s: int, seats: int = 4) -> Run3:
+    """One arrival a second and a queue that changes each second; all requests finish."""
+    num = len(waiting_at)
+    trace = Trace(
+        "queue",
+        np.arange(num, dtype=np.int64) * 10**9,
+        np.full(num, 8, dtype=np.int64),
+        np.full(num, 2, dtype=np.int64),
+    )
+    recorder = Recorder(num)
+    for second, waiting in enumerate([*waiting_at, *[0] * drain_s]):
+        recorder.queue(second * S, waiting, "seats")
+        recorder.interval(second * S, (second + 1) * S, 0, 0, 0, 0, seats)
+    recorder.queue((num + drain_s) * S, 0)
+    for index in range(num):
+        recorder.admitted(index, index * S, 0, resumed=False)
+        recorder.first_token_ps[index] = index * S + MS
+        recorder.finished(index, index * S + 2 * MS, 2)
+    return trace, recorder
+
+
+def test_a_level_queue_is_stable(pool: PoolShape) -> None:
+    verdict = summary_of(queue_run([3, 5, 4, 4] * 300, drain_s=5), pool)["verdict"]
+    assert verdict["kind"] == "stable"
+    assert abs(verdict["queue_slope_per_s"]) < 1e-3
+    assert verdict["trusted_percentile"] == 99
+
+
+def test_a_growing_queue_is_overloaded_and_names_what_binds(pool: PoolShape) -> None:
+    growing = [second // 2 for second in range(1200)]
+    verdict = summary_of(queue_run(growing, drain_s=600), pool)["verdict"]
+    assert verdict["kind"] == "overloaded"
+    assert verdict["binds"] == "seats"
+    assert verdict["queue_slope_per_s"] == pytest.approx(0.5, rel=0.01)
+    assert "0.5 requests a second" in verdict["text"]
+
+
+def test_a_burst_with_a_long_backlog_is_overloaded(pool: PoolShape) -> None:
+    trace, recorder = queue_run([50] * 100, drain_s=0)
+    at_once = Trace(
+        "burst", np.zeros(100, dtype=np.int64), trace.prompt_tokens, trace.output_tokens
+    )
+    verdict = summary_of((at_once, recorder), pool)["verdict"]
+    assert verdict["kind"] == "overloaded"
+    assert "backlog takes 100 s" in verdict["text"]
+
+
+def test_few_requests_are_too_short_for_p99(pool: PoolShape) -> None:
+    verdict = summary_of(queue_run([0] * 999, drain_s=1), pool)["verdict"]
+    assert (verdict["kind"], verdict["trusted_percentile"]) == ("too short", 90)
+    verdict = summary_of(queue_run([0] * 19, drain_s=1), pool)["verdict"]
+    assert (verdict["kind"], verdict["trusted_percentile"]) == ("too short", None)
+
+
+def test_ramp_up_steady_and_drain_add_up(pool: PoolShape) -> None:
+    trace, recorder = queue_run([0] * 100, drain_s=20)
+    summary = summary_of((trace, recorder), pool)
+    phases = summary["phases"]
+    seconds = [phases[name]["seconds"] for name in ("ramp_up", "steady", "drain")]
+    assert math.isclose(sum(seconds), summary["window"]["seconds"])
+    assert seconds[0] == 0, "full from the first window on"
+    assert seconds[2] == pytest.approx(21)
+    finished = [phases[name]["requests_finished"] for name in ("ramp_up", "steady", "drain")]
+    assert sum(finished) == 100
+    assert phases["steady"]["mean_running"] == pytest.approx(4)
+
+
+def test_ramp_up_ends_when_running_reaches_its_later_mean(pool: PoolShape) -> None:
+    trace, _ = queue_run([0] * 100, drain_s=0)
+    recorder = Recorder(100)
+    for second in range(100):
+        recorder.interval(second * S, (second + 1) * S, 0, 0, 0, 0, min(second, 20))
+    ramp_up = summary_of((trace, recorder), pool)["phases"]["ramp_up"]
+    assert ramp_up["seconds"] == pytest.approx(18, abs=0.3)
