@@ -15,7 +15,7 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from kvsim.cli import completion, simulate
+from kvsim.cli import completion, simulate, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class Command(Protocol):
         """Declare the command and its handler."""
 
 
-COMMANDS: Final = (simulate, completion)
+COMMANDS: Final = (simulate, validate, completion)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -1,67 +1,136 @@
-"""Recorded schedules: reading a log, and writing ours in the same words.
+"""Recorded schedules: reading a log and its options.
 
-Formats: ``docs/conformance.md``. A log is a gzip'd JSON-lines file: a header with the engine's
-options, one record a step, one a request, a summary.
+Format: ``docs/conformance.md``. A log is a file of JSON lines, packed or not: a header with the
+engine's options, one record a step, one a request, a summary.
 """
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import json
+import zlib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
+from kvsim.traces.readers.golden import canonical_sha256
+from kvsim.traces.source import Source
 
 if TYPE_CHECKING:
-    from kvsim.sim.stepper import Flight, Stepper
+    from collections.abc import Mapping
+    from pathlib import Path
 
-PS_PER_NS = 1000
-_PLAIN = (
-    "block_size",
-    "num_gpu_blocks",
-    "max_num_batched_tokens",
-    "max_num_seqs",
-    "max_model_len",
-    "enable_prefix_caching",
-    "enable_chunked_prefill",
-    "long_prefill_token_threshold",
-    "policy",
-    "watermark",
-    "scheduler_reserve_full_isl",
-    "prefix_cache_retention_interval",
-)
+PS_PER_NS: Final = 1000
+DEFAULTS: Final[dict[str, Any]] = {
+    "block_size": 16,
+    "num_gpu_blocks": 1024,
+    "max_num_batched_tokens": 2048,
+    "max_num_seqs": 64,
+    "max_model_len": 4096,
+    "enable_prefix_caching": True,
+    "enable_chunked_prefill": True,
+    "long_prefill_token_threshold": 0,
+    "policy": "fcfs",
+    "watermark": 0.0,
+    "scheduler_reserve_full_isl": True,
+    "layout": "full",
+    "sliding_window": None,
+    "prefix_cache_retention_interval": None,
+    "cost": {
+        "base": 4_000_000,
+        "per_prefill_token": 30_000,
+        "per_decode_seq": 50_000,
+        "per_context_token": 20,
+    },
+    "async_scheduling": False,
+    "log_blocks": False,
+    "check_pool_fits": True,
+}
+"""Options of a header that does not name them; times of ``cost`` in ns."""
+
+_LAYOUTS: Final = ("full", "swa", "hybrid")
+_CHOICES: Final = {"policy": ("fcfs", "priority"), "layout": _LAYOUTS}
+_FROM_ZERO: Final = {"long_prefill_token_threshold", "prefix_cache_retention_interval"}
+_OPTIONAL: Final = {"sliding_window", "prefix_cache_retention_interval"}
+_NOT_RULES: Final = {"layout", "sliding_window", "cost", "log_blocks", "check_pool_fits"}
+_STEP_KEYS: Final = ("i", "t0", "t1", "sched", "admitted", "preempted", "finished")
 
 
 @dataclass(slots=True)
 class GoldenLog:
-    """One recorded run: its options, and the records of steps, requests and summary."""
+    """One recorded run.
+
+    ``records`` holds the steps and, between them, the lines of requests rejected while nothing
+    else was to do (``type`` ``step`` or ``rejected``), in the order of the log.
+    """
 
     path: Path
     header: dict[str, Any]
-    steps: list[dict[str, Any]]
+    records: list[dict[str, Any]]
     requests: list[dict[str, Any]]
     summary: dict[str, Any]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The engine's options as the header has them."""
+        options: dict[str, Any] = self.header["options"]
+        return options
 
 
 def read_log(path: Path) -> GoldenLog:
     """Read a recorded schedule; one sentence (ValueError) where it is none."""
+    records = _records(path)
+    header = records[0] if records else {}
+    if "sglang" in header:
+        msg = f"{path}: an SGLang cache log; only vLLM schedules can be replayed so far"
+        raise ValueError(msg)
+    kinds = [record.get("type") for record in records]
+    if kinds[:1] != ["header"] or kinds.count("header") != 1 or kinds[-1] != "summary":
+        msg = f"{path}: a recorded schedule starts with a header and ends with a summary"
+        raise ValueError(msg)
+    unknown = set(kinds) - {"header", "step", "rejected", "request", "summary"}
+    if unknown or kinds.count("summary") != 1:
+        msg = f"{path}: line types {sorted(map(str, unknown)) or 'summary, twice'} are unexpected"
+        raise ValueError(msg)
+    if header.get("log_format") != 1 or not isinstance(header.get("options"), dict):
+        msg = f"{path}: the header must have log_format 1 and options; it has {sorted(header)}"
+        raise ValueError(msg)
+    for number, record in enumerate(records, 1):
+        wanted = {"step": _STEP_KEYS, "rejected": ("t0", "ids"), "request": ("id", "status")}
+        missing = [key for key in wanted.get(record["type"], ()) if key not in record]
+        if missing:
+            msg = f"{path}: line {number} ({record['type']}) lacks {', '.join(missing)}"
+            raise ValueError(msg)
+    return GoldenLog(
+        path,
+        header,
+        [record for record in records if record["type"] in ("step", "rejected")],
+        [record for record in records if record["type"] == "request"],
+        records[-1],
+    )
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
     raw = path.read_bytes()
     try:
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
-        records = [json.loads(line) for line in text.splitlines() if line.strip()]
-        kinds = [record["type"] for record in records]
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        msg = f"{path}: not a recorded schedule (JSON lines with a 'type' each): {error}"
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        msg = f"{path}: not a recorded schedule: {error}"
         raise ValueError(msg) from None
-    if not kinds or kinds[0] != "header" or kinds.count("summary") != 1:
-        msg = f"{path}: a recorded schedule starts with a header and ends with one summary"
-        raise ValueError(msg)
-    of = {kind: [r for r in records if r["type"] == kind] for kind in set(kinds)}
-    steps = [record for record in records if record["type"] in ("step", "rejected")]
-    return GoldenLog(path, records[0], steps, of.get("request", []), of["summary"][0])
+    records = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            msg = f"{path}: not a recorded schedule: line {number} is no JSON: {error}"
+            raise ValueError(msg) from None
+        if not isinstance(record, dict):
+            msg = f"{path}: not a recorded schedule: line {number} is no JSON object"
+            raise ValueError(msg)
+        records.append(record)
+    return records
 
 
 def find_trace(log: GoldenLog) -> Path:
@@ -77,23 +146,42 @@ def find_trace(log: GoldenLog) -> Path:
     raise ValueError(msg)
 
 
-def engine_options(options: dict[str, Any]) -> tuple[SchedulerConfig, LinearCost]:
-    """Turn a header's options into scheduler rules and a step cost (ns become ps)."""
-    layout, window = options.get("layout", "full"), options.get("sliding_window")
+def is_trace_of(log: GoldenLog, path: Path) -> bool:
+    """Tell whether a golden trace is the one that was recorded (by the header's hash)."""
+    document = json.loads(Source(path).text(newline=None).read())
+    return bool(canonical_sha256(document) == log.header.get("trace_sha256"))
+
+
+def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCost]:
+    """Turn a header's options into scheduler rules and a step cost (ns become ps).
+
+    Raises
+    ------
+    ValueError
+        An option is unknown, or its value is not allowed.
+    """
+    for name, value in given.items():
+        _check(name, value, DEFAULTS)
+    options = {**DEFAULTS, **given}
+    cost = DEFAULTS["cost"] | options["cost"]
+    for name, value in cost.items():
+        _check(name, value, DEFAULTS["cost"])
+    window = options["sliding_window"]
+    if options["layout"] != "full" and window is None:
+        msg = f"layout {options['layout']!r} needs sliding_window"
+        raise ValueError(msg)
+    if not options["enable_chunked_prefill"] and (
+        options["max_num_batched_tokens"] < options["max_model_len"]
+    ):
+        msg = "without chunked prefill max_num_batched_tokens must be >= max_model_len"
+        raise ValueError(msg)
     groups = {
         "full": (KVGroup(),),
         "swa": (KVGroup(window),),
         "hybrid": (KVGroup(), KVGroup(window)),
     }
-    if layout not in groups:
-        msg = f"layout {layout!r} is unknown; choose one of {', '.join(groups)}"
-        raise ValueError(msg)
-    config = SchedulerConfig(
-        **{name: options[name] for name in _PLAIN if name in options},
-        async_scheduling=bool(options.get("async_scheduling", False)),
-        kv_groups=groups[layout],
-    )
-    cost = options["cost"]
+    rules = {name: value for name, value in options.items() if name not in _NOT_RULES}
+    config = SchedulerConfig(**rules, kv_groups=groups[options["layout"]])
     return config, LinearCost(
         cost["base"] * PS_PER_NS,
         cost["per_prefill_token"] * PS_PER_NS,
@@ -102,83 +190,29 @@ def engine_options(options: dict[str, Any]) -> tuple[SchedulerConfig, LinearCost
     )
 
 
-class ScheduleWriter:
-    """A stepper's listener that writes the log's step records."""
-
-    def __init__(self, *, log_blocks: bool) -> None:
-        self.steps: list[dict[str, Any]] = []
-        self._pending: list[dict[str, Any]] = []
-        self._log_blocks = log_blocks
-        self._tables: dict[int, list[int]] = {}
-        self._num_evicted = 0
-        self._num_evicted_ids = 0
-
-    def called(self, stepper: Stepper, flight: Flight) -> None:
-        """Write what the call handed out."""
-        step, pool = flight.step, stepper.state.allocator.pool
-        record: dict[str, Any] = {
-            "ts": flight.call_ps // PS_PER_NS,
-            "t0": flight.start_ps // PS_PER_NS,
-            "t1": flight.end_ps // PS_PER_NS,
-            "sched": [
-                [item.sequence.name, item.num_tokens, item.past, "D" if item.decodes else "P"]
-                for item in flight.items
-            ],
-            "admitted": [
-                [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
-                for a in step.admitted
-            ],
-            "preempted": [[p.sequence.name, p.lost_tokens] for p in step.preempted],
-            "free_after_schedule": pool.num_free,
-            "evicted": pool.num_evicted - self._num_evicted,
-        }
-        self._num_evicted = pool.num_evicted
-        if self._log_blocks:
-            record["alloc"] = self._allocations(stepper, flight)
-            record["evicted_ids"] = pool.evicted_ids[self._num_evicted_ids :]
-            self._num_evicted_ids = len(pool.evicted_ids)
-        self._pending.append(record)
-        self.steps.append(record)
-
-    def _allocations(self, stepper: Stepper, flight: Flight) -> dict[str, Any]:
-        for preemption in flight.step.preempted:
-            self._tables.pop(preemption.sequence.index, None)
-        new: dict[str, Any] = {}
-        for item in flight.items:
-            index = item.sequence.index
-            lengths = self._tables.setdefault(index, [0] * len(stepper.state.allocator.groups))
-            added = []
-            for number, group in enumerate(stepper.state.allocator.groups):
-                table = group.tables[index]
-                added.append([block.id for block in table[lengths[number] :]])
-                lengths[number] = len(table)
-            if any(added):
-                new[item.sequence.name] = added[0] if len(added) == 1 else added
-        return new
-
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,  # noqa: ARG002
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        """Write what the step's results changed."""
-        record = self._pending.pop(0)
-        state = stepper.state
-
-        def names(indices: list[int]) -> list[str]:
-            return [stepper.name_of(index) for index in indices]
-
-        for index in finished:
-            self._tables.pop(index, None)
-        record |= {
-            "finished": names(finished),
-            "late": names(late),
-            "dropped": names(dropped),
-            "free_after_update": state.allocator.pool.num_free,
-            "running": len(state.running),
-            "waiting": sum(s.arrival_ps <= stepper.last_call_ps for s in state.waiting),
-            "cached_blocks": len(state.allocator.pool.index),
-        }
+def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
+    """Refuse an unknown option by its nearest name, and a value that is none of its kind."""
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+        msg = f"option {name} is unknown{hint}"
+        raise ValueError(msg)
+    default = known[name]
+    allowed = "an object of integer ns" if isinstance(default, dict) else "true or false"
+    fits = type(value) is type(default)
+    if name in _OPTIONAL or (isinstance(default, int) and not isinstance(default, bool)):
+        least = 0 if name in _FROM_ZERO or known is not DEFAULTS else 1
+        allowed = f"a whole number from {least}"
+        fits = type(value) is int and value >= least
+        if name in _OPTIONAL:
+            allowed += " or null"
+            fits = fits or value is None
+    elif name in _CHOICES:
+        allowed = " or ".join(_CHOICES[name])
+        fits = value in _CHOICES[name]
+    elif isinstance(default, float):
+        allowed = "a number from 0 to 1"
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    if not fits:
+        msg = f"option {name} is {value!r}; allowed: {allowed}"
+        raise ValueError(msg)

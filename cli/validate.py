@@ -1,0 +1,133 @@
+"""``kvsim validate schedule LOG``: replay a recorded engine schedule and compare every decision."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import argparse
+
+    from kvsim.sim.conformance import Difference
+    from kvsim.sim.golden import GoldenLog
+    from kvsim.traces.trace import Trace
+
+_WIDTH: Final = 80
+_LABEL: Final = 20
+_SHOWN: Final = 3
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "validate",
+        help="compare with what a real engine did",
+        description="Compare kvsim with recordings of real engines.",
+    )
+    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True)
+    schedule = kinds.add_parser(
+        "schedule",
+        help="replay a recorded schedule step by step",
+        description="Replay a recorded schedule and compare every decision. Prints 'identical: N "
+        "steps', or the first difference side by side (exit code 1). See docs/conformance.md.",
+    )
+    schedule.add_argument(
+        "log", metavar="LOG", help="recorded schedule (JSON lines, packed or not)"
+    )
+    schedule.add_argument(
+        "--trace",
+        metavar="TRACE",
+        help="its trace; by default looked for by its name beside LOG, in traces/ there and in "
+        "../vllm/traces",
+    )
+    schedule.add_argument(
+        "--options", metavar="FILE", help="JSON object of options that override the log's header"
+    )
+    schedule.add_argument("--step", action="store_true", help="run the step-by-step engine")
+    schedule.set_defaults(handler=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay and compare; 0 identical, 1 different."""
+    from kvsim.sim.conformance import replay
+    from kvsim.sim.golden import read_log
+
+    log = read_log(Path(arguments.log))
+    trace = _read_trace(log, arguments.trace)
+    options = _read_options(arguments.options)
+    verdict = replay(log, trace, options, step=arguments.step)
+    if verdict.difference is not None:
+        print("\n".join(report(verdict.difference)))
+        return 1
+    print(f"identical: {verdict.num_steps} steps")
+    return 0
+
+
+def _read_trace(log: GoldenLog, given: str | None) -> Trace:
+    """Read the trace; a note on stderr where it is not the one that the header names."""
+    from kvsim.sim.golden import find_trace, is_trace_of
+    from kvsim.traces import read_trace
+
+    path = Path(given) if given is not None else find_trace(log)
+    trace = read_trace(path)
+    is_golden = trace.receipt is not None and trace.receipt.format == "golden"
+    if is_golden and not is_trace_of(log, path):
+        print(f"note: {path} is not the trace that was recorded", file=sys.stderr)
+    return trace
+
+
+def _read_options(path: str | None) -> dict[str, Any]:
+    import json
+
+    if path is None:
+        return {}
+    try:
+        options = json.loads(Path(path).read_text("utf-8"))
+    except ValueError as error:
+        msg = f"{path}: not a JSON object of options: {error}"
+        raise ValueError(msg) from None
+    if not isinstance(options, dict):
+        msg = f"{path}: options are a JSON object, not {type(options).__name__}"
+        raise ValueError(msg)
+    return options
+
+
+def report(difference: Difference) -> list[str]:
+    """Lines that show a difference: where, what came before, theirs beside ours."""
+    lines = [f"different at {difference.place}: {difference.field}"]
+    if difference.before:
+        lines += ["", "before:", *(f"  {line}" for line in difference.before)]
+    column = (_WIDTH - _LABEL) // 2
+    lines += ["", f"{'':{_LABEL}}{'theirs':{column}}ours"]
+    for field, theirs, ours in difference.fields:
+        for label, left, right in _rows(field, theirs, ours):
+            gap = " " * max(column - len(left), 2)
+            lines.append(f"{label:{_LABEL}}{left}{gap}{right}")
+    return lines
+
+
+def _rows(field: str, theirs: object, ours: object) -> list[tuple[str, str, str]]:
+    """One row for a plain value; for a list a few entries from the first that differs."""
+    if not isinstance(theirs, list) or not isinstance(ours, list):
+        return [(field, str(theirs), str(ours))]
+    longest = max(len(theirs), len(ours))
+    first = next(
+        number
+        for number in range(longest)
+        if theirs[number : number + 1] != ours[number : number + 1]
+    )
+    rows = []
+    for number in range(first, min(first + _SHOWN, longest)):
+        left, right = (_entry(values, number) for values in (theirs, ours))
+        rows.append((f"{field}[{number}]", left, right))
+    if longest > first + _SHOWN:
+        rows.append(("", f"({len(theirs)} in all)", f"({len(ours)} in all)"))
+    return rows
+
+
+def _entry(values: list[object], number: int) -> str:
+    if number >= len(values):
+        return "-"
+    value = values[number]
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,108 @@
+"""A stepper's schedule as a log: reads its state at every call and every boundary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvsim.sim.schedule_log import ScheduleLog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvsim.policies.allocators.block_pool import BlockPool
+    from kvsim.sim.schedule_log import Watcher
+    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.traces.trace import Trace
+
+
+class StepperLog(ScheduleLog):
+    """A stepper's listener: its schedule, with ``log_blocks`` physical block ids too."""
+
+    def __init__(
+        self, trace: Trace, watcher: Watcher | None = None, *, log_blocks: bool = False
+    ) -> None:
+        super().__init__(trace, watcher)
+        self._log_blocks = log_blocks
+        self._pool: BlockPool | None = None
+        self._caching = False
+        self._tables: dict[int, list[int]] = {}
+        self._num_evicted = 0
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        """Write what the call handed out."""
+        step, pool = flight.step, stepper.state.allocator.pool
+        self.recorder, self._pool = stepper.recorder, pool
+        self._caching = stepper.config.enable_prefix_caching
+        record: dict[str, Any] = {
+            "sched": [
+                [item.sequence.name, item.num_tokens, item.past, "D" if item.decodes else "P"]
+                for item in flight.items
+            ],
+            "admitted": [
+                [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
+                for a in step.admitted
+            ],
+            "preempted": [[p.sequence.name, p.lost_tokens] for p in step.preempted],
+            "free_after_schedule": pool.num_free,
+            "evicted": pool.num_evicted - self._num_evicted,
+        }
+        if self._log_blocks:
+            record["alloc"] = self._allocations(stepper, flight)
+            record["evicted_ids"] = pool.evicted_ids[self._num_evicted :]
+        self._num_evicted = pool.num_evicted
+        resumed = sum(a.sequence.known for a in step.admitted if a.resumed)
+        self.add_call((flight.call_ps, flight.start_ps, flight.end_ps), record, resumed)
+
+    def _allocations(self, stepper: Stepper, flight: Flight) -> dict[str, Any]:
+        """Blocks added to each table, one list a group where there are several."""
+        for preemption in flight.step.preempted:
+            self._tables.pop(preemption.sequence.index, None)
+        groups = stepper.state.allocator.groups
+        new: dict[str, Any] = {}
+        for item in flight.items:
+            index = item.sequence.index
+            lengths = self._tables.setdefault(index, [0] * len(groups))
+            added = []
+            for number, group in enumerate(groups):
+                table = group.tables[index]
+                added.append([block.id for block in table[lengths[number] :]])
+                lengths[number] = len(table)
+            if any(added):
+                new[item.sequence.name] = added[0] if len(added) == 1 else added
+        return new
+
+    def applied(
+        self,
+        stepper: Stepper,
+        flight: Flight,
+        finished: Sequence[int],
+        late: Sequence[int],
+        dropped: Sequence[int],
+    ) -> None:
+        """Write what the step's results changed."""
+        state = stepper.state
+        for index in finished:
+            self._tables.pop(index, None)
+        visible = sum(s.arrival_ps <= stepper.last_call_ps for s in state.waiting)
+        self.add_result(
+            {
+                "finished": [stepper.name_of(index) for index in finished],
+                "late": [stepper.name_of(index) for index in late],
+                "dropped": [stepper.name_of(index) for index in dropped],
+                "free_after_update": state.allocator.pool.num_free,
+                "running": len(state.running),
+                "waiting": visible,
+                "cached_blocks": len(state.allocator.pool.index),
+            }
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Summary record, with the order of the free queue."""
+        summary = super().summary()
+        assert self._pool is not None, "the log never saw its engine"
+        summary["free_queue_at_end"] = [block.id for block in self._pool.free_queue]
+        if not self._caching:
+            summary["vllm_prefix_cache_stats"] = dict.fromkeys(
+                summary["vllm_prefix_cache_stats"], 0
+            )
+        return summary
