@@ -1,1 +1,15 @@
 """Model shapes and the bytes they need."""
+
+from __future__ import annotations
+
+from kvsim.sim.models.load import bundled_models, load_model
+from kvsim.sim.models.spec import Experts, LayerGroup, ModelSpec, ParamCount
+
+__all__ = [
+    "Experts",
+    "LayerGroup",
+    "ModelSpec",
+    "ParamCount",
+    "bundled_models",
+    "load_model",
+]

@@ -1,0 +1,87 @@
+"""Find a model: a bundled name, a ``config.json``, or a folder that holds one."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsim.sim.models.decoder import parse_decoder
+from kvsim.sim.models.opt import parse_opt
+from kvsim.sim.models.reader import ConfigReader, read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvsim.sim.models.spec import ModelSpec
+
+ENCODER_DECODERS = ("bart", "marian", "mbart", "mt5", "pegasus", "t5", "umt5", "whisper")
+PARSERS: dict[str, Callable[[ConfigReader, str, str], ModelSpec]] = {"opt": parse_opt}
+"""Families with a parser of their own; all others go to :func:`parse_decoder`."""
+
+
+def bundled_models() -> tuple[str, ...]:
+    """Names of the bundled models, sorted."""
+    folder = resources.files("kvsim.sim.models") / "configs"
+    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".json")))
+
+
+def load_model(model: str | Path) -> ModelSpec:
+    """Model by bundled name or from a ``config.json`` (the file or its folder).
+
+    Raises ``ValueError`` in one sentence: unknown name with the nearest, or the key at fault.
+    """
+    name = str(model)
+    known = bundled_models()
+    if name.lower() in known:
+        return _load_bundled(name.lower())
+    path = Path(model)
+    if path.exists():
+        folder = path if path.is_dir() else path.parent
+        return parse_config(read_config(path), folder.resolve().name or name, str(path))
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f"; nearest is {near[0]!r}" if near else ""
+    raise ValueError(
+        f"model {name!r} is neither a file nor a bundled name{hint}; bundled: {', '.join(known)}"
+    )
+
+
+def parse_config(config: ConfigReader, name: str, source: str) -> ModelSpec:
+    """Model of an already read config; multimodal ones give their text part."""
+    config, notices = text_part(config)
+    model_type = config.text("model_type")
+    if config.flag("is_encoder_decoder") or model_type in ENCODER_DECODERS:
+        raise ValueError(
+            f"{config.where}: {model_type or 'this model'} is an encoder-decoder; only decoder-only"
+            " models have the KV cache simulated here"
+        )
+    if not model_type:
+        raise ValueError(f"{config.where}: 'model_type' is missing, so the layers are unknown")
+    spec = PARSERS.get(model_type, parse_decoder)(config, name, source)
+    if not notices:
+        return spec
+    return replace(spec, notices=spec.notices + notices)
+
+
+def text_part(config: ConfigReader) -> tuple[ConfigReader, tuple[str, ...]]:
+    """Merge the nested text config of a multimodal model over its outer keys."""
+    for key in ("text_config", "llm_config", "language_config"):
+        inner = config.section(key)
+        if inner is None:
+            continue
+        merged = {**config.values, **inner.values}
+        kept = [part for part in ("vision_config", "audio_config") if config.has(part)]
+        left_out = " and ".join(part.removesuffix("_config") for part in kept)
+        notices = (f"the {left_out} part is not counted",) if kept else ()
+        return ConfigReader(merged, f"{config.where}: {key}"), notices
+    return config, ()
+
+
+def _load_bundled(name: str) -> ModelSpec:
+    file = resources.files("kvsim.sim.models") / "configs" / f"{name}.json"
+    entry = json.loads(file.read_text(encoding="utf-8"))
+    config = ConfigReader(entry["config"], f"bundled model {name}")
+    return parse_config(config, name, entry["source"])

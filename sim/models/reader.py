@@ -1,0 +1,125 @@
+"""Read a ``config.json`` with a sentence, not a traceback, for everything that is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MAX_CONFIG_BYTES = 4 << 20
+MAX_SIZE = 10**9
+"""Largest value accepted for any size; beyond it a config is garbage, not a model."""
+
+
+class ConfigReader:
+    """Typed access to the keys of one config; every error names file, key, value and bound."""
+
+    def __init__(self, values: Mapping[str, object], where: str) -> None:
+        self.values = values
+        self.where = where
+
+    def has(self, key: str) -> bool:
+        """Whether ``key`` is there and not null."""
+        return self.values.get(key) is not None
+
+    def find(self, *keys: str) -> object | None:
+        """Value of the first of ``keys`` that is there and not null."""
+        for key in keys:
+            if self.has(key):
+                return self.values[key]
+        return None
+
+    def size(self, *keys: str, default: int | None = None, minimum: int = 1) -> int:
+        """Whole number under the first of ``keys`` present, at least ``minimum``."""
+        value = self.find(*keys)
+        if value is None:
+            if default is not None:
+                return default
+            raise ValueError(f"{self.where}: {keys[0]!r} is missing{self._near(keys[0])}")
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{self.where}: {keys[0]}={value!r} is not a whole number")
+        if not minimum <= value <= MAX_SIZE:
+            raise ValueError(f"{self.where}: {keys[0]}={value} is not in {minimum}..{MAX_SIZE}")
+        return value
+
+    def optional_size(self, *keys: str, minimum: int = 1) -> int | None:
+        """Like :meth:`size`, ``None`` when absent or null."""
+        return self.size(*keys, minimum=minimum) if self.find(*keys) is not None else None
+
+    def flag(self, *keys: str, default: bool = False) -> bool:
+        """Boolean under the first of ``keys`` present."""
+        value = self.find(*keys)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise ValueError(f"{self.where}: {keys[0]}={value!r} is not true or false")
+        return value
+
+    def text(self, *keys: str, default: str = "") -> str:
+        """Return the string under the first of ``keys`` present."""
+        value = self.find(*keys)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise ValueError(f"{self.where}: {keys[0]}={value!r} is not a string")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """Finite number under ``key``."""
+        value = self.find(key)
+        if value is None:
+            return default
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
+            raise ValueError(f"{self.where}: {key}={value!r} is not a finite number")
+        return float(value)
+
+    def items(self, key: str) -> list[object] | None:
+        """List under ``key``, ``None`` when absent or null."""
+        value = self.find(key)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise ValueError(f"{self.where}: {key}={value!r} is not a list")
+        return list(value)
+
+    def section(self, key: str) -> ConfigReader | None:
+        """Nested object under ``key``, ``None`` when absent or null."""
+        value = self.find(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise ValueError(f"{self.where}: {key} is not an object")
+        return ConfigReader(value, f"{self.where}: {key}")
+
+    def _near(self, key: str) -> str:
+        near = difflib.get_close_matches(key, [str(k) for k in self.values], n=1)
+        return f" (nearest key there: {near[0]!r})" if near else ""
+
+
+def read_config(path: Path) -> ConfigReader:
+    """Read ``config.json`` itself or the one in a folder. Raises ``ValueError`` with the reason."""
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        text = file.read_bytes()[: MAX_CONFIG_BYTES + 1]
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read ({error.strerror or error})") from None
+    if len(text) > MAX_CONFIG_BYTES:
+        raise ValueError(f"{file}: larger than {MAX_CONFIG_BYTES} bytes, not a config.json")
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: not a JSON file ({type(error).__name__}: {error})") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{file}: holds a JSON {type(values).__name__}, not an object")
+    return ConfigReader(values, str(file))
