@@ -1,0 +1,41 @@
+"""Cards: what the driver reports, peaks by dtype, server defaults."""
+
+import dataclasses
+
+import pytest
+
+from kvsim.sim.hardware import bundled_hardware, load_hardware, server_defaults
+
+
+def test_every_card_has_numbers_and_a_source() -> None:
+    for name in bundled_hardware():
+        card = load_hardware(name)
+        card.check()
+        assert card.source, name
+        assert card.peak("bf16") > 0
+
+
+def test_memory_is_what_the_driver_reports_not_the_box() -> None:
+    assert load_hardware("h100-sxm").total_gib == pytest.approx(79.19, abs=0.01)
+    assert load_hardware("a100-sxm").total_gib == pytest.approx(79.25, abs=0.01)
+
+
+def test_server_defaults_of_vllm() -> None:
+    assert server_defaults(load_hardware("h100-sxm")) == (1024, 8192)
+    assert server_defaults(load_hardware("a100-sxm")) == (256, 2048)
+
+
+def test_a_dtype_without_units_runs_at_the_next_wider_one() -> None:
+    a100 = load_hardware("a100-sxm")
+    assert a100.peak("fp8") == a100.peak("bf16") == 312e12
+    with pytest.raises(ValueError, match="has no peak rate for 'bf16'; it has int8"):
+        dataclasses.replace(a100, peak_flop_per_s={"int8": 1.0}).peak("bf16")
+
+
+def test_errors_name_the_choices() -> None:
+    with pytest.raises(
+        ValueError, match=r"'h100-xsm' is not bundled; nearest is 'h100-sxm'; bundled"
+    ):
+        load_hardware("h100-xsm")
+    with pytest.raises(ValueError, match="bandwidth_bytes_per_s=0 must be > 0"):
+        dataclasses.replace(load_hardware("h100-sxm"), bandwidth_bytes_per_s=0).check()
