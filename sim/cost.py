@@ -33,8 +33,10 @@ class StepCost(Protocol):
     host + device, an asynchronous one the larger of the two.
     """
 
-    name: str
-    """Source shown in outputs, e.g. ``linear`` or ``h100-sxm (fitted)``."""
+    @property
+    def name(self) -> str:
+        """Source shown in outputs, e.g. ``linear`` or ``h100-sxm (fitted)``."""
+        ...
 
     def step(
         self,

@@ -1,0 +1,105 @@
+"""Where a step cost comes from: a profile of the card, its datasheet, or numbers given by hand."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsim.sim.datasheet import datasheet_profile
+from kvsim.sim.models.dtypes import weight_format
+from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile, load_profile
+from kvsim.sim.profile_scale import Deployment, scale_profile
+
+if TYPE_CHECKING:
+    from kvsim.sim.hardware import HardwareSpec
+    from kvsim.sim.models import ModelSpec
+    from kvsim.sim.profile import Profile
+    from kvsim.sim.profile_cost import ProfileCost
+
+
+def cost_source_names() -> tuple[str, ...]:
+    """Return what ``build_cost`` takes besides the path of a profile file."""
+    return ("auto", "profile", "datasheet", *bundled_profiles())
+
+
+def build_cost(
+    source: str,
+    model: ModelSpec,
+    hardware: HardwareSpec,
+    *,
+    tp: int = 1,
+    overlap: bool = False,
+    weight_dtype: str = "auto",
+    kv_dtype: str = "auto",
+    attention_factor: float = 1.0,
+) -> ProfileCost:
+    """Step cost of ``model`` on ``tp`` cards of ``hardware``.
+
+    ``source``: ``auto`` (the shipped profile of the card, else its datasheet), ``profile``,
+    ``datasheet``, a shipped profile's name, or the path of a profile file. ``overlap``: the engine
+    schedules asynchronously. ``attention_factor``: decode attention of the memory layout in use
+    against that of the profile (1 = as measured). The ``linear`` source needs no model: see
+    :class:`kvsim.sim.cost.LinearCost`. Raises ``ValueError`` with the choices.
+    """
+    model.check_tp(tp)
+    if not 0 < attention_factor < math.inf:
+        raise ValueError(f"attention_factor={attention_factor} must be finite and > 0")
+    profile = find_profile(source, hardware)
+    deployment = Deployment(
+        model=model,
+        hardware=hardware,
+        tp=tp,
+        weight_dtype=_weight_dtype(model, weight_dtype),
+        kv_dtype=model.kv_dtype(kv_dtype),
+        attention_factor=attention_factor,
+    )
+    return scale_profile(profile, deployment, name=_describe(profile, deployment), overlap=overlap)
+
+
+def find_profile(source: str, hardware: HardwareSpec) -> Profile:
+    """Profile that ``source`` means for this card (see :func:`build_cost`)."""
+    shipped = bundled_profiles()
+    if source == "datasheet" or (source == "auto" and hardware.name not in shipped):
+        return datasheet_profile(hardware)
+    if source in ("auto", "profile"):
+        if hardware.name not in shipped:
+            raise ValueError(
+                f"no profile is shipped for {hardware.name}; shipped: {', '.join(shipped)}"
+                " (source 'datasheet' works for every card)"
+            )
+        return load_bundled_profile(hardware.name)
+    if source in shipped:
+        profile = load_bundled_profile(source)
+    elif source.endswith(".json") or Path(source).is_file():
+        profile = load_profile(Path(source))
+    else:
+        names = cost_source_names()
+        near = difflib.get_close_matches(source, (*names, "linear"), n=1)
+        hint = f"; nearest is {near[0]!r}" if near else ""
+        raise ValueError(
+            f"cost source {source!r} is not known{hint}; choices: {', '.join(names)}, linear,"
+            " or the path of a profile .json"
+        )
+    if profile.hardware != hardware.name:
+        raise ValueError(
+            f"profile {profile.name} is of {profile.hardware}, but the hardware is {hardware.name}"
+        )
+    return profile
+
+
+def _weight_dtype(model: ModelSpec, weight_dtype: str) -> str:
+    if weight_dtype == "auto":
+        return weight_format(model.weight_dtype or model.dtype).name
+    return weight_format(weight_dtype).name
+
+
+def _describe(profile: Profile, deployment: Deployment) -> str:
+    """Name for outputs: source, fidelity, and what was derived."""
+    if profile.name.endswith("-datasheet"):
+        return f"{deployment.hardware.name} datasheet (all assumed)"
+    words = profile.fidelity
+    if not deployment.matches(profile):
+        words += f"; derived for {deployment.model.name} from {profile.model.name}"
+    return f"{profile.name} profile ({words})"

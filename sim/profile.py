@@ -1,0 +1,145 @@
+"""A profile: measured or assumed coefficients of the step-cost form for one card and model shape.
+
+The form is that of :mod:`kvsim.sim.profile_cost`. All times here are microseconds for *one layer*
+(host and head: one step), so that a person can check or write one by hand; the JSON file has the
+same keys (:mod:`kvsim.sim.profile_file`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HostTerm:
+    """Scheduling, preparing and sampling on the CPU, once a step."""
+
+    per_step_us: float
+    per_request_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTerm:
+    """Time by tokens N in the step: the largest of affine pieces, or a table between knots.
+
+    ``pieces``: ``(us, us_per_token)``; ``knots``: ``(tokens, us)``, used instead when given, and
+    continued with the slope of its last two knots.
+    """
+
+    pieces: tuple[tuple[float, float], ...]
+    knots: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeAttention:
+    """``per_call + per_request * B + per_token * T`` with T the sum of contexts."""
+
+    per_call_us: float
+    per_request_us: float
+    per_token_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillAttention:
+    """One request: ``max(reach + reach_per_token*(p + c), base + per_token*c + per_area*area)``.
+
+    c = chunk and p = past in tokens, area = c*p + c*c/2.
+    """
+
+    reach_us: float
+    reach_per_token_us: float
+    base_us: float
+    per_token_us: float
+    per_area_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class MixedAttention:
+    """Decodes in a step that also prefills: ``per_request * n + per_token * T``."""
+
+    per_request_us: float
+    per_token_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeadTerm:
+    """lm_head and sampler, once a step: ``per_step + per_request * B``."""
+
+    per_step_us: float
+    per_request_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The layer that was measured; sizes in values."""
+
+    name: str
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+
+    @property
+    def layer_params(self) -> int:
+        """Weights of one layer's matrix products (gated MLP, no biases)."""
+        query = self.num_heads * self.head_dim
+        key_value = 2 * self.num_kv_heads * self.head_dim
+        attention = self.hidden_size * (2 * query + key_value)
+        return attention + 3 * self.hidden_size * self.intermediate_size
+
+    @property
+    def kv_values(self) -> int:
+        """K and V values a token in one layer."""
+        return 2 * self.num_kv_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRanges:
+    """Where the numbers come from measurements: inclusive bounds, ``None`` = not measured."""
+
+    batch: tuple[int, int] | None = None
+    """Decoding requests in a step."""
+    total_context: tuple[int, int] | None = None
+    """Sum of their contexts, tokens."""
+    step_tokens: tuple[int, int] | None = None
+    """Tokens in a step (GEMM)."""
+    prefill_tokens: tuple[int, int] | None = None
+    """past + chunk of one prefill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdout:
+    """Absolute error in percent on points that the fit did not see."""
+
+    median_percent: float
+    p90_percent: float
+    num_points: int
+    """0 where the source does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Everything a step of one model shape on one card costs, and how far it can be trusted."""
+
+    name: str
+    source: str
+    hardware: str
+    model: ModelShape
+    weight_dtype: str
+    kv_dtype: str
+    kernels: dict[str, str]
+    host: HostTerm
+    gemm: TokenTerm
+    decode_attention: DecodeAttention
+    prefill_attention: PrefillAttention
+    mixed_attention: MixedAttention
+    head: HeadTerm
+    measured: MeasuredRanges
+    holdout: dict[str, Holdout]
+    fidelity: str
+    """Short words for outputs: ``decode fitted; prefill, mixed, overhead assumed``."""
+    assumed: tuple[str, ...]
+    """Sentences on what was not measured."""

@@ -1,0 +1,190 @@
+"""Read and write profile files: JSON whose keys are the fields of :class:`Profile`.
+
+Strict on purpose: a misspelt or missing key, a NaN or a negative coefficient is an error with the
+file and the key in it, never a silent default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import json
+import math
+from importlib import resources
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from kvsim.sim import profile as terms
+from kvsim.sim.profile import Holdout, MeasuredRanges, Profile, TokenTerm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT = "kvsim-profile/1"
+_Section = TypeVar("_Section")
+
+
+def bundled_profiles() -> tuple[str, ...]:
+    """Names of the shipped profiles, sorted."""
+    folder = resources.files("kvsim.sim") / "profiles"
+    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".json")))
+
+
+def load_bundled_profile(name: str) -> Profile:
+    """Shipped profile by name."""
+    file = resources.files("kvsim.sim") / "profiles" / f"{name}.json"
+    return parse_profile(file.read_text(encoding="utf-8"), f"profile {name}")
+
+
+def load_profile(path: Path) -> Profile:
+    """Profile from a file. Raises ``ValueError`` with the file and the key at fault."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"profile {path}: cannot be read ({error})") from None
+    return parse_profile(text, f"profile {path}")
+
+
+def parse_profile(text: str, where: str) -> Profile:
+    """Profile from JSON text; ``where`` opens every error message."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON ({error})") from None
+    expected = ["format", *(field.name for field in dataclasses.fields(Profile))]
+    table = _table(values, expected, where)
+    if table["format"] != FORMAT:
+        raise ValueError(f"{where}: format={table['format']!r}, this version reads {FORMAT!r}")
+    kernels = _mapping(table["kernels"], f"{where}: kernels")
+    holdout = _mapping(table["holdout"], f"{where}: holdout")
+    assumed = _list(table["assumed"], f"{where}: assumed")
+
+    def section(cls: type[_Section], key: str) -> _Section:
+        return _section(cls, table[key], f"{where}: {key}")
+
+    def word(key: str) -> str:
+        return _text(table[key], f"{where}: {key}")
+
+    return Profile(
+        name=word("name"),
+        source=word("source"),
+        hardware=word("hardware"),
+        weight_dtype=word("weight_dtype"),
+        kv_dtype=word("kv_dtype"),
+        fidelity=word("fidelity"),
+        model=section(terms.ModelShape, "model"),
+        host=section(terms.HostTerm, "host"),
+        decode_attention=section(terms.DecodeAttention, "decode_attention"),
+        prefill_attention=section(terms.PrefillAttention, "prefill_attention"),
+        mixed_attention=section(terms.MixedAttention, "mixed_attention"),
+        head=section(terms.HeadTerm, "head"),
+        gemm=_token_term(table["gemm"], f"{where}: gemm"),
+        kernels={key: _text(value, f"{where}: kernels: {key}") for key, value in kernels.items()},
+        measured=_ranges(table["measured"], f"{where}: measured"),
+        holdout={
+            key: _section(Holdout, value, f"{where}: holdout: {key}")
+            for key, value in holdout.items()
+        },
+        assumed=tuple(_text(value, f"{where}: assumed") for value in assumed),
+    )
+
+
+def dump_profile(profile: Profile) -> str:
+    """JSON text of a profile; :func:`parse_profile` gives an equal one back."""
+    return json.dumps({"format": FORMAT, **dataclasses.asdict(profile)}, indent=1) + "\n"
+
+
+def _table(value: object, expected: list[str], where: str) -> dict[str, object]:
+    """Check for an object with exactly the expected keys."""
+    table = _mapping(value, where)
+    for key in table:
+        if key not in expected:
+            near = difflib.get_close_matches(key, expected, n=1)
+            hint = f"; nearest is {near[0]!r}" if near else f"; keys: {', '.join(expected)}"
+            raise ValueError(f"{where}: unknown key {key!r}{hint}")
+    for key in expected:
+        if key not in table:
+            raise ValueError(f"{where}: {key!r} is missing")
+    return table
+
+
+def _section(cls: type[_Section], value: object, where: str) -> _Section:
+    """Read a flat dataclass of numbers (and names) from an object with the same keys."""
+    fields = {field.name: field.type for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    table = _table(value, list(fields), where)
+    read = {"int": _whole, "float": _number, "str": _text}
+    return cls(
+        **{key: read[str(kind)](table[key], f"{where}: {key}") for key, kind in fields.items()}
+    )
+
+
+def _token_term(value: object, where: str) -> TokenTerm:
+    table = _table(value, ["pieces", "knots"], where)
+    pieces = [_pair(row, f"{where}: pieces") for row in _list(table["pieces"], f"{where}: pieces")]
+    knots = [_pair(row, f"{where}: knots") for row in _list(table["knots"], f"{where}: knots")]
+    if not pieces and len(knots) < 2:
+        raise ValueError(f"{where}: needs at least one piece, or a table of two knots")
+    tokens = [_whole(row[0], f"{where}: knots") for row in knots]
+    if any(right <= left for left, right in itertools.pairwise(tokens)):
+        raise ValueError(f"{where}: knots must rise in tokens, got {tokens}")
+    if any(right[1] < left[1] for left, right in itertools.pairwise(knots)):
+        raise ValueError(f"{where}: knots must not fall in time, got {knots}")
+    return TokenTerm(
+        tuple(pieces), tuple((n, row[1]) for n, row in zip(tokens, knots, strict=True))
+    )
+
+
+def _ranges(value: object, where: str) -> MeasuredRanges:
+    fields = [field.name for field in dataclasses.fields(MeasuredRanges)]
+    table = _table(value, fields, where)
+    ranges: dict[str, tuple[int, int] | None] = {}
+    for key in fields:
+        if table[key] is None:
+            ranges[key] = None
+            continue
+        low, high = _pair(table[key], f"{where}: {key}")
+        bounds = (_whole(low, f"{where}: {key}"), _whole(high, f"{where}: {key}"))
+        if bounds[0] > bounds[1]:
+            raise ValueError(f"{where}: {key}={bounds} is empty")
+        ranges[key] = bounds
+    return MeasuredRanges(**ranges)
+
+
+def _mapping(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: must be an object, got {value!r:.60}")
+    return cast("dict[str, object]", value)
+
+
+def _list(value: object, where: str) -> list[object]:
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: must be a list, got {value!r:.60}")
+    return cast("list[object]", value)
+
+
+def _pair(value: object, where: str) -> tuple[float, float]:
+    row = _list(value, where)
+    if len(row) != 2:
+        raise ValueError(f"{where}: must be two numbers, got {value!r:.60}")
+    return _number(row[0], where), _number(row[1], where)
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{where}={value!r:.60} is not a number")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{where}={value!r} must be finite and >= 0")
+    return value
+
+
+def _whole(value: object, where: str) -> int:
+    number = _number(value, where)
+    if number != int(number):
+        raise ValueError(f"{where}={value!r} is not a whole number")
+    return int(number)
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{where}={value!r:.60} is not a string")
+    return value

@@ -1,0 +1,99 @@
+"""Sources of a cost: which one is meant, what it is called, how it scales."""
+
+from pathlib import Path
+
+import pytest
+
+from kvsim.sim.cost_sources import build_cost
+from kvsim.sim.hardware import load_hardware
+from kvsim.sim.models import load_model
+from kvsim.sim.profile_file import dump_profile, load_bundled_profile
+
+LLAMA = load_model("llama-3.1-8b")
+H100 = load_hardware("h100-sxm")
+A100 = load_hardware("a100-sxm")
+MS = 10**9
+
+
+def test_the_name_says_source_and_fidelity() -> None:
+    fitted = "h100-sxm profile (decode fitted; prefill, mixed, head, overhead assumed)"
+    assert build_cost("auto", LLAMA, H100).name == fitted
+    assert build_cost("profile", LLAMA, H100).name == fitted
+    assert build_cost("datasheet", LLAMA, H100).name == "h100-sxm datasheet (all assumed)"
+    other = build_cost("auto", load_model("qwen2.5-7b"), H100).name
+    assert other.endswith("; derived for qwen2.5-7b from llama-3.1-8b)")
+    assert "derived" in build_cost("auto", LLAMA, H100, tp=2).name
+    assert "derived" in build_cost("auto", LLAMA, H100, kv_dtype="fp8").name
+
+
+def test_layers_are_folded_in_and_rounded_once() -> None:
+    cost = build_cost("auto", LLAMA, H100)
+    assert cost.gemm.pieces[0] == (32 * 186_000_000, 32 * 130_000)
+    assert cost.attention[0].decode_ps == 32 * 12_200_000
+    assert cost.host_ps == 300_000_000
+
+
+def test_one_request_on_an_h100_against_the_published_line() -> None:
+    """vLLM blog, Llama-3.1-8B bf16, one request: 6.44 ms + 4.37e-5 ms a context token."""
+    cost = build_cost("auto", LLAMA, H100, overlap=True)
+    short, long = (cost.step((), 1, tokens)[0] / MS for tokens in (256, 100_256))
+    assert short == pytest.approx(6.44, rel=0.08)
+    assert (long - short) / 100_000 == pytest.approx(4.37e-5, rel=0.03)
+
+
+def test_the_datasheet_is_near_the_fitted_decode_step() -> None:
+    for card, error in ((H100, 0.10), (A100, 0.15)):
+        fitted, assumed = (build_cost(source, LLAMA, card) for source in ("auto", "datasheet"))
+        for batch, context in ((1, 256), (16, 1024), (64, 2048)):
+            expected = fitted.step((), batch, batch * context)[0]
+            assert assumed.step((), batch, batch * context)[0] == pytest.approx(expected, rel=error)
+
+
+def test_nothing_of_a_datasheet_or_of_prefill_is_inside_the_measured_range() -> None:
+    assert build_cost("auto", LLAMA, H100).step((), 8, 8000)[1]
+    assert not build_cost("auto", LLAMA, H100).step([(512, 0)], 8, 8000)[1]
+    assert not build_cost("auto", LLAMA, H100).step((), 512, 8000)[1]
+    assert not build_cost("datasheet", LLAMA, H100).step((), 8, 8000)[1]
+
+
+def test_terms_scale_with_what_drives_them() -> None:
+    base = build_cost("auto", LLAMA, H100)
+    fp8_kv = build_cost("auto", LLAMA, H100, kv_dtype="fp8")
+    assert 2 * fp8_kv.attention[0].decode_per_context_ps == base.attention[0].decode_per_context_ps
+    assert fp8_kv.gemm == base.gemm
+    fp8 = build_cost("auto", LLAMA, H100, weight_dtype="fp8")
+    assert 2 * fp8.gemm.pieces[0][0] == base.gemm.pieces[0][0]
+    split = build_cost("auto", LLAMA, H100, tp=2)
+    assert 2 * split.gemm.pieces[0][0] == base.gemm.pieces[0][0]
+    assert split.all_reduce.at(1) > 0
+    copied = build_cost("auto", LLAMA, H100, tp=16)
+    assert copied.attention[0].decode_per_context_ps * 8 == pytest.approx(
+        base.attention[0].decode_per_context_ps, abs=8
+    )
+    many_heads = build_cost("auto", load_model("llama-2-7b"), H100, kv_dtype="bf16")
+    assert many_heads.attention[0].decode_per_context_ps == pytest.approx(
+        4 * base.attention[0].decode_per_context_ps, abs=4
+    )
+    slower = build_cost("auto", LLAMA, H100, attention_factor=1.25)
+    assert slower.attention[0].decode_ps * 4 == base.attention[0].decode_ps * 5
+
+
+def test_a_profile_file_by_path(tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    file.write_text(dump_profile(load_bundled_profile("h100-sxm")), encoding="utf-8")
+    assert build_cost(str(file), LLAMA, H100) == build_cost("auto", LLAMA, H100)
+    with pytest.raises(ValueError, match="is of h100-sxm, but the hardware is a100-sxm"):
+        build_cost(str(file), LLAMA, A100)
+
+
+def test_errors_name_the_choices() -> None:
+    with pytest.raises(
+        ValueError, match=r"'h100-smx' is not known; nearest is 'h100-sxm'; choices"
+    ):
+        build_cost("h100-smx", LLAMA, H100)
+    with pytest.raises(ValueError, match="tp=3 does not divide the 32 attention heads"):
+        build_cost("auto", LLAMA, H100, tp=3)
+    with pytest.raises(ValueError, match="KV dtype 'fp9' is not known, nearest is 'fp8'"):
+        build_cost("auto", LLAMA, H100, kv_dtype="fp9")
+    with pytest.raises(ValueError, match="attention_factor=0 must be finite"):
+        build_cost("auto", LLAMA, H100, attention_factor=0)
