@@ -1,0 +1,115 @@
+"""The pool: terms that add up, whole blocks, overrides, and a sentence when nothing fits."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.sim.hardware import GIB, load_hardware
+from kvsim.sim.models import load_model
+from kvsim.sim.pool import plan_pool
+
+LLAMA = load_model("llama-3.1-8b")
+H100 = load_hardware("h100-sxm")
+
+
+def test_terms_add_up_to_what_the_engine_may_use() -> None:
+    pool = plan_pool(LLAMA, H100)
+    usable, *spent = pool.terms
+    assert [term.name for term in spent] == ["weights", "activation peak", "graphs", "non-torch"]
+    assert usable.num_bytes == int(H100.total_bytes * 0.9)
+    assert sum(term.num_bytes for term in spent) + pool.kv_bytes == usable.num_bytes
+    assert [term.name for term in pool.terms if term.assumed] == [
+        "activation peak", "graphs", "non-torch",
+    ]  # fmt: skip
+    assert all(term.formula for term in pool.terms)
+
+
+def test_blocks_are_whole() -> None:
+    pool = plan_pool(LLAMA, H100)
+    assert pool.block_bytes == 16 * 131_072
+    assert pool.num_blocks == pool.kv_bytes // pool.block_bytes
+    assert 0 <= pool.remainder_bytes < pool.block_bytes
+    assert pool.pool_tokens == 16 * pool.num_blocks
+
+
+def test_a_start_up_log_of_the_same_model_and_card() -> None:
+    """H100, 79.18 GiB, 1024 seats, 8192 tokens: weights 14.99, peak 4.76, KV 51.38 GiB."""
+    pool = plan_pool(LLAMA, H100, max_num_seqs=1024, max_num_batched_tokens=8192)
+    weights, peak = (pool.terms[index].num_bytes / GIB for index in (1, 2))
+    assert weights == pytest.approx(14.99, abs=0.05)
+    assert peak == pytest.approx(4.76, abs=0.03)
+    assert pool.kv_bytes / GIB == pytest.approx(51.38, rel=0.01)
+
+
+def test_every_term_can_be_given() -> None:
+    pool = plan_pool(
+        LLAMA,
+        H100,
+        total_bytes=40 * GIB,
+        gpu_memory_utilization=0.5,
+        weights_bytes=10 * GIB,
+        peak_bytes=GIB,
+        graphs_bytes=GIB,
+        non_torch_bytes=0,
+    )
+    assert pool.kv_bytes == 8 * GIB
+    assert pool.num_blocks == 8 * GIB // (16 * 131_072) == 4096
+    assert not any(term.assumed for term in pool.terms)
+
+
+def test_a_given_pool_is_taken_and_the_card_refuses_nothing() -> None:
+    huge = plan_pool(LLAMA, H100, num_blocks=10**6)
+    assert huge.given
+    assert (huge.num_blocks, huge.remainder_bytes) == (10**6, 0)
+    by_bytes = plan_pool(LLAMA, H100, kv_memory_bytes=12 * GIB + 5)
+    assert (by_bytes.num_blocks, by_bytes.remainder_bytes) == (6144, 5)
+    opt = plan_pool(load_model("opt-13b"), H100, kv_memory_bytes=12 * GIB, block_size=1)
+    assert opt.pool_tokens == 15_728, "the paper's 12 GiB"
+
+
+def test_nothing_fits_is_one_sentence_with_the_best_change() -> None:
+    message = (
+        r"llama-3.1-8b leaves -2.\d\d GiB for KV on h100-sxm at tp 1: usable 14.40 GiB"
+        r" \(16.00 GiB x 0.9\) less weights 14.96, activation peak 1.19, .*"
+        r"Frees most: weights bf16 -> int4 \(\+9.\d\d GiB a card\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        plan_pool(LLAMA, H100, total_bytes=16 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("gpu_memory_utilization", 1.5, r"gpu_memory_utilization=1.5 is not in \(0, 1\]"),
+        ("gpu_memory_utilization", float("nan"), "gpu_memory_utilization=nan"),
+        ("block_size", 0, "block_size=0 must be >= 1"),
+        ("num_blocks", 0, "num_blocks=0 must be >= 1"),
+        ("kv_memory_bytes", 100, "kv_memory_bytes=100 holds 0 blocks"),
+        ("weights_bytes", -1, "weights_bytes=-1 must be >= 0"),
+        ("tp", 5, "tp=5 does not divide"),
+    ],
+)
+def test_bad_arguments_are_named(argument: str, value: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan_pool(LLAMA, H100, **{argument: value})  # type: ignore[arg-type]
+
+
+@given(
+    st.sampled_from([1, 8, 16, 32, 128]),
+    st.floats(0.5, 1),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from(["bf16", "fp8", "q8_0"]),
+)
+def test_blocks_never_exceed_the_pool(
+    block_size: int, utilization: float, tp: int, kv_dtype: str
+) -> None:
+    pool = plan_pool(
+        LLAMA,
+        H100,
+        block_size=block_size,
+        gpu_memory_utilization=utilization,
+        tp=tp,
+        kv_dtype=kv_dtype,
+    )
+    assert pool.num_blocks * pool.block_bytes + pool.remainder_bytes == pool.kv_bytes
+    assert pool.remainder_bytes >= 0
