@@ -55,7 +55,7 @@ class StepCost(Protocol):
         ...
 
     def decode_run(self, num_decodes: int, context: int) -> DecodeRun:
-        """Steps of ``num_decodes`` >= 1 decodes, the first with ``context`` in sum (full attention).
+        """Describe steps of ``num_decodes`` >= 1 decodes, the first with ``context`` in sum.
 
         The context grows by ``num_decodes`` each step. Step ``j`` lasts exactly what
         ``step((), num_decodes, context + j * num_decodes)`` says.
@@ -81,7 +81,7 @@ class LinearCost:
         prefills: Sequence[tuple[int, int]],
         num_decodes: int,
         context: int,
-        window_contexts: Sequence[int] = (),  # noqa: ARG002 - the logs charge full contexts
+        window_contexts: Sequence[int] = (),
     ) -> tuple[int, bool]:
         """See :class:`StepCost`."""
         if not prefills and not num_decodes:
