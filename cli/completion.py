@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import argparse
+
+FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files"}
+"""What shtab completes an argument with that is a file; set as its ``complete``."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -16,7 +19,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Print the completion script of a shell, for example: "
         "kvsim completion bash > ~/.local/share/bash-completion/completions/kvsim",
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    parser.add_argument("shell", choices=("bash", "zsh"))
     parser.set_defaults(handler=run)
 
 

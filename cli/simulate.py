@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.completion import FILES
+
 if TYPE_CHECKING:
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
@@ -24,7 +26,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "write a run folder: manifest, summary, per-request and per-window tables, a report.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("trace", metavar="TRACE", help="file in any format kvsim reads")
+    trace = parser.add_argument("trace", metavar="TRACE", help="file in any format kvsim reads")
+    trace.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     _add_scenario_options(parser.add_argument_group("scenario"))
     _add_trace_options(parser.add_argument_group("trace"))
     _add_run_options(parser.add_argument_group("run"))

@@ -10,6 +10,8 @@ from kvsim.sim.memory_shares import STATES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kvsim.sim.memory_terms import MemoryTerm
+
     Section = Mapping[str, Any]  # a part of the summary document
 
 _LATENCIES: Final = (
@@ -20,10 +22,11 @@ _LATENCIES: Final = (
     ("E2E per output token", "normalised_s_per_token"),
 )
 _REFUSED_SHOWN: Final = 5
+_GIB: Final = 2**30
 
 
-def summary_lines(summary: Section, pool_terms: Sequence[tuple[str, str]]) -> list[str]:
-    """Lines of the table; ``pool_terms`` are the plan of the pool as label and value."""
+def summary_lines(summary: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
+    """Lines of the table; ``pool_terms`` are the plan of the pool."""
     parts = (
         _facts(summary),
         _latency(summary["latency"]),
@@ -98,8 +101,8 @@ def _rates(summary: Section) -> list[str]:
     return lines
 
 
-def _memory(memory: Section, pool_terms: Sequence[tuple[str, str]]) -> list[str]:
-    lines = table(pool_terms, first_width=40, width=56)
+def _memory(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
+    lines = _pool(memory, pool_terms)
     every, waiting = memory["all_time"], memory["while_waiting"]
     rows: list[tuple[str, ...]] = [("KV memory", "all time", "while waiting")]
     rows += [(state, *_shares((every, waiting), state)) for state in STATES]
@@ -107,6 +110,21 @@ def _memory(memory: Section, pool_terms: Sequence[tuple[str, str]]) -> list[str]
     rows.append(("sum", *(f"{total:.2f} %" if total else "-" for total in sums)))
     rows.append(("over", seconds(every["seconds"]), seconds(waiting["seconds"])))
     return lines + table(rows, width=56)
+
+
+def _pool(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
+    """Lines of the plan: what the engine may use, what it spends, what is left for KV."""
+    lines = []
+    for number_, term in enumerate(pool_terms):
+        sign = "-" if number_ else " "
+        assumed = ", assumed" if term.assumed else ""
+        amount = f"{sign}{term.num_bytes / _GIB:.2f} GiB"
+        lines += wrapped(f"  {term.name:<16}", f"{amount:>10}  {term.formula}{assumed}", hang=12)
+    blocks = (
+        f"{number(memory['num_gpu_blocks'])} blocks of {memory['block_size']} tokens, "
+        f"{memory['pool_bytes'] / _GIB:.2f} GiB"
+    )
+    return [*wrapped("KV pool", blocks), *lines]
 
 
 def _shares(parts: Sequence[Section], state: str) -> list[str]:
@@ -133,7 +151,7 @@ def _events(summary: Section) -> list[str]:
             f"{number(stalls['count'])}, {seconds(stalls['seconds'])} in all, "
             f"longest {seconds(stalls['longest_s'])}",
         ),
-        *wrapped("waited, by cause", causes),
+        *wrapped("waited (request-s)", causes),
         *wrapped(
             "step cost",
             f"{cost['source']}; {number(cost['percent_outside'])} % of "

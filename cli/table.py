@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH: Final = 80
+_WITH_UNIT: Final = re.compile(r"(\d) (s|ms|us|%|GiB)(?!\w)")
+_GLUE: Final = "\u00a0"  # keeps a number and its unit on one line
 
 
 def table(rows: Sequence[Sequence[str]], *, first_width: int = 24, width: int = WIDTH) -> list[str]:
@@ -25,16 +28,19 @@ def table(rows: Sequence[Sequence[str]], *, first_width: int = 24, width: int = 
     return lines
 
 
-def wrapped(label: str, text: str, *, first_width: int = 24, width: int = WIDTH) -> list[str]:
-    """Lines of one labelled sentence, broken at words and indented below its label."""
-    return textwrap.wrap(
-        text,
+def wrapped(
+    label: str, text: str, *, first_width: int = 24, width: int = WIDTH, hang: int = 0
+) -> list[str]:
+    """Lines of one labelled sentence, broken at words and indented below its label (+ ``hang``)."""
+    lines = textwrap.wrap(
+        _WITH_UNIT.sub(rf"\1{_GLUE}\2", text),
         width,
         initial_indent=f"{label:<{first_width}}",
-        subsequent_indent=" " * first_width,
+        subsequent_indent=" " * (first_width + hang),
         break_long_words=False,
         break_on_hyphens=False,
-    ) or [label]
+    )
+    return [line.replace(_GLUE, " ") for line in lines] or [label]
 
 
 def number(value: object, digits: int = 4) -> str:

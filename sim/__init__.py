@@ -1,1 +1,29 @@
-"""What happens: models, hardware, cost, engines, driver, metrics."""
+"""What happens: models, hardware, cost, engines, driver, metrics.
+
+    from kvsim.sim import Scenario, simulate
+
+The two names are found on first use, so importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvsim.sim.run import Run, simulate
+    from kvsim.sim.scenario import Scenario
+
+__all__ = ["Run", "Scenario", "simulate"]
+
+_HOMES = {
+    "Run": "kvsim.sim.run",
+    "Scenario": "kvsim.sim.scenario",
+    "simulate": "kvsim.sim.run",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

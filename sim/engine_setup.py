@@ -1,32 +1,160 @@
-"""From a scenario to an engine: options, pool and step cost, with every default named."""
+"""From a scenario to an engine: options, pool and step cost, with vLLM's defaults filled in.
+
+Defaults are those of vLLM 0.32.0 (``EngineArgs``): seats and token budget follow the hardware and
+the entry point, the block size and asynchronous scheduling follow the platform.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.cost_sources import build_cost
+from kvsim.sim.hardware import load_hardware, server_defaults
+from kvsim.sim.memory_shares import PoolShape
+from kvsim.sim.models import load_model
+from kvsim.sim.pool import plan_pool
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
-    from kvsim.sim.memory_shares import PoolShape
+    from kvsim.sim.hardware import HardwareSpec
+    from kvsim.sim.memory_terms import MemoryTerm
+    from kvsim.sim.models import ModelSpec
+    from kvsim.sim.pool import Pool
     from kvsim.sim.scenario import Scenario
+
+_BLOCK_SIZE: Final = 16
+_BLOCK_SIZE_ON_CPU: Final = 128
+_OFFLINE_BUDGETS: Final = {8192: 16384, 2048: 8192}
+"""Token budget of the offline entry point, by that of the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
     """What an engine runs with.
 
-    ``pool_terms`` are the lines of the pool's plan (name, bytes); ``notes`` are sentences that
-    the user should see.
+    ``pool_terms`` are the lines of the pool's plan; ``notes`` are sentences the user should see.
     """
 
     config: SchedulerConfig
     cost: StepCost
     pool: PoolShape
-    pool_terms: tuple[tuple[str, int], ...] = ()
+    pool_terms: tuple[MemoryTerm, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def set_up(scenario: Scenario) -> EngineSetup:
-    """Engine setup of a scenario; ValueError where it cannot be built."""
-    raise NotImplementedError
+    """Engine setup of a scenario.
+
+    Raises
+    ------
+    ValueError
+        On an unknown model, hardware or cost source, a pool that nothing is left for, or options
+        that contradict each other.
+    """
+    model, hardware = load_model(scenario.model.name), load_hardware(scenario.hardware.name)
+    seats, budget = default_batch(hardware, scenario.engine.entry_point)
+    pool = _pool(scenario, model, hardware, seats, budget)
+    if pool.layout.num_state_tables:
+        raise ValueError(
+            f"model {model.name} keeps a fixed state per request, which is not simulated yet"
+        )
+    config = scenario.scheduler_config(
+        block_size=pool.block_size,
+        num_gpu_blocks=pool.num_blocks,
+        max_num_seqs=seats,
+        max_num_batched_tokens=budget,
+        max_model_len=model.max_position,
+        async_scheduling=hardware.kind != "cpu",
+        groups=pool.layout.kv_groups,
+    )
+    shape = PoolShape(
+        num_blocks=pool.num_blocks,
+        block_size=config.block_size,
+        block_bytes=pool.block_bytes,
+        remainder_bytes=pool.remainder_bytes,
+    )
+    cost = _cost(scenario, model, hardware, overlap=config.async_scheduling)
+    return EngineSetup(config, cost, shape, pool.terms, _notes(config, model, pool))
+
+
+def default_batch(hardware: HardwareSpec, entry_point: str) -> tuple[int, int]:
+    """``(max_num_seqs, max_num_batched_tokens)`` of vLLM 0.32.0 for an entry point."""
+    seats, budget = server_defaults(hardware)
+    return seats, budget if entry_point == "server" else _OFFLINE_BUDGETS[budget]
+
+
+def _pool(
+    scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, seats: int, budget: int
+) -> Pool:
+    engine = scenario.engine
+    if engine.num_gpu_blocks_override is not None and engine.kv_memory_bytes is not None:
+        raise ValueError(
+            "engine.num_gpu_blocks_override and engine.kv_memory both size the pool: give one"
+        )
+    budget = engine.max_num_batched_tokens or budget
+    return plan_pool(
+        model,
+        hardware,
+        block_size=engine.block_size
+        or (_BLOCK_SIZE_ON_CPU if hardware.kind == "cpu" else _BLOCK_SIZE),
+        max_num_batched_tokens=budget,
+        max_num_seqs=engine.max_num_seqs or min(seats, budget),
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        weight_dtype=scenario.model.weight_dtype,
+        kv_dtype=engine.kv_cache_dtype,
+        tp=engine.tensor_parallel_size,
+        num_blocks=engine.num_gpu_blocks_override,
+        kv_memory_bytes=engine.kv_memory_bytes,
+    )
+
+
+def _cost(
+    scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, *, overlap: bool
+) -> StepCost:
+    cost = scenario.cost
+    by_hand = {
+        "base": cost.base_ps,
+        "per_prefill_token": cost.per_prefill_token_ps,
+        "per_decode_seq": cost.per_decode_seq_ps,
+        "per_context_token": cost.per_context_token_ps,
+    }
+    if cost.source == "linear":
+        if not any(by_hand.values()):
+            raise ValueError("cost.source = 'linear' needs cost.base or another term above 0")
+        return LinearCost(
+            base_ps=cost.base_ps or 0,
+            per_prefill_token_ps=cost.per_prefill_token_ps or 0,
+            per_decode_seq_ps=cost.per_decode_seq_ps or 0,
+            per_context_token_ps=cost.per_context_token_ps or 0,
+        )
+    for name, value in by_hand.items():
+        if value is not None:
+            raise ValueError(f"cost.{name} belongs to cost.source = 'linear', not {cost.source!r}")
+    return build_cost(
+        cost.source,
+        model,
+        hardware,
+        tp=scenario.engine.tensor_parallel_size,
+        overlap=overlap,
+        weight_dtype=scenario.model.weight_dtype,
+        kv_dtype=scenario.engine.kv_cache_dtype,
+    )
+
+
+def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, ...]:
+    notes = list(model.notices)
+    if config.max_model_len > model.max_position:
+        notes.append(
+            f"max_model_len {config.max_model_len:,} is above the {model.max_position:,} tokens "
+            f"that {model.name} was made for"
+        )
+    usable_tokens = (pool.num_blocks - 1) * config.block_size
+    if len(config.kv_groups) == 1 and usable_tokens < config.max_model_len:
+        notes.append(
+            f"the pool holds {usable_tokens:,} tokens, fewer than max_model_len "
+            f"{config.max_model_len:,} (an engine would not start): longer requests are refused"
+        )
+    return tuple(notes)

@@ -168,8 +168,8 @@ def _laid_out(figure: go.Figure, x_title: str, y_title: str) -> go.Figure:
     figure.update_layout(
         template="plotly_white",
         height=380,
-        margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        margin={"l": 60, "r": 20, "t": 30, "b": 50},
+        legend={"orientation": "h", "y": -0.2, "yanchor": "top"},
         hovermode="x unified",
     )
     figure.update_xaxes(title_text=x_title)

@@ -96,7 +96,7 @@ def manifest(run: Run) -> dict[str, object]:
         "versions": {name: version(name) for name in _PACKAGES},
         "scheduler_config": asdict(run.setup.config),
         "pool": asdict(run.setup.pool),
-        "pool_terms": [list(term) for term in run.setup.pool_terms],
+        "pool_terms": [asdict(term) for term in run.setup.pool_terms],
         "cost_source": run.setup.cost.name,
         "engine": {"name": run.engine.engine, "reason": run.engine.reason},
         "audit": {"asked": bool(run.options.get("audit")), "events": run.engine.audited},

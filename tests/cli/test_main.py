@@ -1,0 +1,103 @@
+"""The command line as a whole: light imports, exit codes, one sentence for an error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from kvsim.cli import main as command_line
+from kvsim.cli.main import build_parser, main
+
+HEAVY = ("pandas", "scipy", "plotly", "torch", "pyarrow", "numpy", "simpy", "tqdm", "shtab")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import kvsim.cli.main",
+        "import kvsim.cli.main as m\ntry: m.main(['--help'])\nexcept SystemExit: pass",
+        "import kvsim.cli.main as m\ntry: m.main(['simulate', '--help'])\nexcept SystemExit: pass",
+    ],
+)
+def test_nothing_heavy_is_imported_for_help(code: str) -> None:
+    check = f"import sys\n{code}\nprint([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", check], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "[]"
+
+
+def test_importing_the_python_door_is_light() -> None:
+    check = (
+        "import sys\nfrom kvsim.sim import simulate, Scenario\n"
+        "print([m for m in ('pandas', 'scipy', 'plotly', 'torch', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", check], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_command_is_in_the_help() -> None:
+    text = build_parser().format_help()
+    for module in command_line.COMMANDS:
+        assert module.__name__.rpartition(".")[2] in text
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (ValueError("a.b = 3: expected x"), 2, "kvsim: a.b = 3: expected x\n"),
+        (FileNotFoundError(2, "No such file or directory", "x.csv"), 2, "kvsim: x.csv: No such"),
+        (OSError("disk full"), 2, "kvsim: disk full\n"),
+        (KeyboardInterrupt(), 130, "kvsim: stopped\n"),
+    ],
+)
+def test_user_errors_are_one_sentence(
+    error: BaseException,
+    code: int,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr(command_line.simulate, "run", fail)
+    assert main(["simulate", "x.csv"]) == code
+    printed = capsys.readouterr()
+    assert printed.err.startswith(text)
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+def test_our_own_faults_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_arguments: object) -> int:
+        raise AssertionError("blocks do not add up")
+
+    monkeypatch.setattr(command_line.simulate, "run", fail)
+    with pytest.raises(AssertionError, match="do not add up"):
+        main(["simulate", "x.csv"])
+
+
+def test_a_reader_that_stops_reading_is_no_error() -> None:
+    code = "import sys; from kvsim.cli.main import main; sys.exit(main(['completion', 'bash']))"
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), errors) == (0, b"")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_scripts_know_the_commands(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["completion", shell]) == 0
+    assert "--rate-scale" in capsys.readouterr().out

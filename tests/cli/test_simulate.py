@@ -1,0 +1,159 @@
+"""``kvsim simulate`` end to end on the first requests of the bundled trace."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvsim.cli.main import build_parser, main
+from kvsim.cli.progress import Progress
+from kvsim.cli.simulate import scenario_of
+from kvsim.sim.scenario import DEFAULT_PRESET
+from kvsim.traces import bundled_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvsim.sim.scenario import Scenario
+
+TRACE = str(bundled_path("chat-2k"))
+FEW = (TRACE, "--limit", "60")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def scenario(*options: str) -> Scenario:
+    return scenario_of(build_parser().parse_args(["simulate", "x.csv", *options]))
+
+
+def summary(capsys: pytest.CaptureFixture[str], *options: str) -> Any:
+    assert main(["simulate", *FEW, "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_table_fits_80_columns_and_names_its_defaults(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["simulate", *FEW, "--slo", "ttft=2s,tpot=50ms"]) == 0
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert lines[0] == (f"defaults: preset {DEFAULT_PRESET}, model llama-3.1-8b, hardware h100-sxm")
+    assert max(len(line) for line in lines) <= 80
+    for word in ("verdict", "TTFT", "goodput", "KV memory", "while waiting", "step cost"):
+        assert word in printed.out
+    assert "60 read" in printed.err
+    assert "60 read" not in printed.out
+    assert (tmp_path / "kvsim-run" / "manifest.json").exists()
+
+
+def test_given_names_are_told_apart_from_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", *FEW, "--hardware", "a100-sxm"]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "given: hardware a100-sxm"
+    assert second == f"defaults: preset {DEFAULT_PRESET}, model llama-3.1-8b"
+
+
+def test_json_is_one_document_with_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    document = summary(capsys, "--num-blocks", "500", "--audit")
+    assert document["schema"] == "kvsim.summary/1"
+    assert document["requests"]["total"] == 60
+    assert document["memory"]["num_gpu_blocks"] == 500
+    assert document["engine"]["audited"] > 0
+    shares = document["memory"]["all_time"]["states_percent"]
+    assert round(sum(shares.values()), 6) == 100
+
+
+def test_the_same_command_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert main(["simulate", *FEW, "--out", name, "--num-blocks", "300"]) == 0
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
+
+
+def test_rate_scale_divides_arrival_times(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = summary(capsys)["window"]["last_arrival_s"]
+    assert summary(capsys, "--rate-scale", "2")["window"]["last_arrival_s"] == pytest.approx(
+        plain / 2
+    )
+
+
+def test_options_become_scenario_keys() -> None:
+    given = scenario(
+        *("--scenario", "vllm-0.12", "--model", "m", "--hardware", "h", "--kv-memory", "12GB"),
+        *("--max-model-len", "4096", "--slo", "ttft=2s,e2e=1min"),
+        *("--set", "engine.max_num_seqs=8", "--set", "model.name=other"),
+    )
+    assert given.preset == "vllm-0.12"
+    assert given.model.name == "other", "--set comes last"
+    assert given.hardware.name == "h"
+    assert given.engine.kv_memory_bytes == 12 * 10**9
+    assert given.engine.max_model_len == 4096
+    assert given.engine.max_num_seqs == 8
+    assert (given.slo.ttft_ps, given.slo.e2e_ps) == (2 * 10**12, 60 * 10**12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--set", "engine.blok_size=3"), "unknown key engine.blok_size (did you mean"),
+        (("--slo", "ttft"), "--slo 'ttft' is not of the form"),
+        (("--slo", "ttft=2"), "slo.ttft = '2': has no unit"),
+        (("--model", "llama-3.1-9b"), "llama-3.1-8b"),
+        (("--hardware", "h200"), "h200"),
+        (("--num-blocks", "many"), "engine.num_gpu_blocks_override = 'many'"),
+        (("--max-model-len", "0"), "engine.max_model_len = 0"),
+        (("--rate-scale", "0"), "rate scale '0' must be a number above 0"),
+        (("--assume-max-tokens", "oracle"), "--assume-max-tokens is 'oracle'"),
+        (("--scenario", "vllm-9"), "neither a file nor a preset"),
+        (("--set", "cost.source=linear"), "cost.source = 'linear' needs cost.base"),
+        (("--set", "cost.base=4ms"), "cost.base belongs to cost.source = 'linear'"),
+    ],
+)
+def test_wrong_options_end_in_one_sentence(
+    options: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["simulate", *FEW, *options]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = [line for line in printed.err.splitlines() if line.startswith("kvsim: ")]
+    assert message in line
+    assert not (tmp_path / "kvsim-run").exists()
+
+
+def test_a_strange_folder_is_refused_before_the_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "a.tex").write_text("x")
+    assert main(["simulate", "absent.csv", "--out", "thesis"]) == 2
+    assert "thesis exists and is not a run of kvsim" in capsys.readouterr().err
+
+
+def test_linear_cost_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--set", "cost.source=linear", "--set", "cost.base=4ms")
+    document = summary(capsys, *options, "--num-blocks", "500")
+    assert document["cost"]["source"] == "linear"
+    assert document["latency"]["itl_s"]["p50"] == pytest.approx(0.004, rel=0.006)
+
+
+def test_ctrl_c_leaves_a_partial_result(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press_ctrl_c(_self: Progress, done: int, _total: int) -> None:
+        if done == 30:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "__call__", press_ctrl_c)
+    assert main(["simulate", *FEW]) == 130
+    printed = capsys.readouterr()
+    assert "PARTIAL" in printed.out
+    manifest = json.loads((tmp_path / "kvsim-run" / "manifest.json").read_text())
+    assert manifest["partial"] is True
+    saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
+    assert 0 < saved["requests"]["unfinished"] < 60

@@ -1,0 +1,49 @@
+"""Text tables, numbers and durations."""
+
+import pytest
+
+from kvsim.cli.table import number, seconds, table, wrapped
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (1234567, "1,234,567"),
+        (0.0, "0"),
+        (12.3456, "12.35"),
+        (123456.7, "123,457"),
+        (0.00001234, "1.234e-05"),
+    ],
+)
+def test_numbers(value: object, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0 s"),
+        (0.000035, "35 us"),
+        (0.0123, "12.3 ms"),
+        (4.5678, "4.57 s"),
+        (12345.6, "12,346 s"),
+    ],
+)
+def test_seconds(value: object, text: str) -> None:
+    assert seconds(value) == text
+
+
+def test_columns_are_aligned_to_the_right() -> None:
+    assert table([("a", "b", "c"), ("x", "1", "23")], first_width=4, width=12) == [
+        "a      b   c",
+        "x      1  23",
+    ]
+
+
+def test_sentences_break_between_words_but_not_before_a_unit() -> None:
+    lines = wrapped("label", "aaaa bbbb 12 ms cccc", first_width=6, width=18)
+    assert lines == ["label aaaa bbbb", "      12 ms cccc"]
+    assert wrapped("label", "") == ["label"]

@@ -1,0 +1,59 @@
+"""The report page: one file, offline, escaped, the numbers of the run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from kvsim.sim.recorder import Recorder
+from kvsim.sim.report import latency_figure, memory_figure, queue_figure, report_html
+from kvsim.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvsim.sim.run import Run
+
+Run3 = tuple[Trace, Recorder]
+SCRIPT_SOURCE = re.compile(r"<script[^>]*\ssrc=")
+
+
+def test_the_page_needs_no_network(three_requests: Run3, make_run: Callable[..., Run]) -> None:
+    page = report_html(make_run(*three_requests))
+    assert not SCRIPT_SOURCE.search(page)
+    assert "<link" not in page
+    assert len(page) < 6_000_000, "plotly's code is inside once, not three times"
+    assert page.count('class="plotly-graph-div"') == 3
+
+
+def test_text_from_files_is_escaped(three_requests: Run3, make_run: Callable[..., Run]) -> None:
+    trace, recorder = three_requests
+    page = report_html(make_run(replace(trace, name="<script>alert(1)</script>"), recorder))
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_states_stack_up_to_the_pool(three_requests: Run3, make_run: Callable[..., Run]) -> None:
+    figure = memory_figure(make_run(*three_requests))
+    heights = np.array([curve.y for curve in figure.data]).sum(axis=0) * 2**30
+    assert heights == pytest.approx(np.full(heights.shape, 17_700), rel=1e-3)
+
+
+def test_queue_and_latency_curves(three_requests: Run3, make_run: Callable[..., Run]) -> None:
+    run = make_run(*three_requests)
+    assert [curve.name for curve in queue_figure(run).data] == ["running", "waiting"]
+    curves = {curve.name: curve for curve in latency_figure(run).data}
+    assert curves["TTFT"].x[0] == pytest.approx(0.105)
+    assert curves["TTFT"].x[-1] == pytest.approx(0.2)
+    assert curves["E2E"].x[-1] == pytest.approx(0.3)
+    assert (curves["ITL"].y[0], curves["ITL"].y[-1]) == (0, 100)
+
+
+def test_a_run_in_which_nothing_finished_has_a_page(make_run: Callable[..., Run]) -> None:
+    one = np.ones(1, dtype=np.int64)
+    page = report_html(make_run(Trace("none", one * 0, one, one), Recorder(1)))
+    assert "too short" in page
