@@ -7,7 +7,7 @@ The tables are in :mod:`kvsim.sim.scenario_tables`, reading, writing and presets
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.scenario_tables import (
@@ -24,6 +24,9 @@ from kvsim.sim.scenario_tables import (
     Retention,
     Slo,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_PRESET: Final = "vllm-0.32-sync"
 
@@ -56,7 +59,7 @@ class Scenario:
 
         return load_scenario(source)
 
-    def with_values(self, values: dict[str, object]) -> Scenario:
+    def with_values(self, values: Mapping[str, object]) -> Scenario:
         """Copy with ``{"engine.block_size": 32, "slo.ttft": "2s"}`` replaced.
 
         Raises

@@ -18,7 +18,7 @@ from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_keys import name_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from dataclasses import Field
     from importlib.resources.abc import Traversable
 
@@ -80,7 +80,7 @@ def scenario_from_dict(tables: dict[str, object], place: str = "scenario") -> Sc
     return _apply(base, {k: v for k, v in tables.items() if k != "preset"}, place)
 
 
-def replace_values(scenario: Scenario, values: dict[str, object]) -> Scenario:
+def replace_values(scenario: Scenario, values: Mapping[str, object]) -> Scenario:
     """Scenario with ``{"table.key": value}`` replaced; ValueError as :func:`load_scenario`."""
     tables: dict[str, object] = {}
     for path, value in values.items():

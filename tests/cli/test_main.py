@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from kvsim.cli import main as command_line
+from kvsim.cli import simulate
 from kvsim.cli.main import build_parser, main
 
 HEAVY = ("pandas", "scipy", "plotly", "torch", "pyarrow", "numpy", "simpy", "tqdm", "shtab")
@@ -65,7 +66,7 @@ def test_user_errors_are_one_sentence(
     def fail(_arguments: object) -> int:
         raise error
 
-    monkeypatch.setattr(command_line.simulate, "run", fail)
+    monkeypatch.setattr(simulate, "run", fail)
     assert main(["simulate", "x.csv"]) == code
     printed = capsys.readouterr()
     assert printed.err.startswith(text)
@@ -77,7 +78,7 @@ def test_our_own_faults_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) ->
     def fail(_arguments: object) -> int:
         raise AssertionError("blocks do not add up")
 
-    monkeypatch.setattr(command_line.simulate, "run", fail)
+    monkeypatch.setattr(simulate, "run", fail)
     with pytest.raises(AssertionError, match="do not add up"):
         main(["simulate", "x.csv"])
 
