@@ -20,6 +20,8 @@ from kvsim.traces.trace import TraceError
 if TYPE_CHECKING:
     from kvsim.traces.source import Source
 
+_UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+
 __all__ = ["READERS", "Head", "Reader", "format_names", "reader_for"]
 
 READERS: Final[tuple[Reader, ...]] = (
@@ -59,7 +61,12 @@ def reader_for(source: Source, name: str | None) -> Reader:
     if fitting:
         names = " and ".join(reader.name for reader in fitting)
         raise TraceError(f"{source.path}: {names} both fit the content; choose one with --format")
-    seen = f"the first line is {shown(head.first_line)}" if head.text else "this is no text"
+    if head.text:
+        seen = f"the first line is {shown(head.first_line)}"
+    elif head.data.startswith(_UTF16_MARKS):
+        seen = "this is UTF-16 text, which must be converted to UTF-8"
+    else:
+        seen = "this is no text"
     raise TraceError(
         f"{source.path}: no known format fits: {seen}; known formats, also for --format: "
         f"{', '.join(format_names())}"

@@ -97,5 +97,5 @@ def is_missing(cell: object) -> bool:
 
 def shown(cell: object) -> str:
     """Write a cell for a message, cut where it is long."""
-    text = str(cell) if isinstance(cell, Decimal) else repr(cell)
+    text = str(cell) if isinstance(cell, Decimal | np.integer) else repr(cell)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."

@@ -40,10 +40,12 @@ def whole_numbers(
 ) -> NDArray[np.int64]:
     """Read whole numbers in ``low..high``; empty cells become ``default`` where one is given."""
     column = batch.columns[name]
+    allowed = f"whole numbers from {low} to {high}"
+    if default is not None and not low <= default <= high:
+        allowed = f"{default} (not said) and {allowed}"
     values = _plain_whole(column)
     if values is None:
         values = np.full(len(batch), low, dtype=np.int64)
-        allowed = f"whole numbers from {low} to {high}"
         for row, cell in enumerate(column):
             value = default if default is not None and is_missing(cell) else _whole(cell)
             if value is None:
@@ -57,8 +59,7 @@ def whole_numbers(
     if default is not None:
         outside &= values != default
     for row in np.flatnonzero(outside).tolist():
-        allowed = f"whole numbers from {low} to {high}"
-        batch.reject_cell(row, name, f"is not in {low}..{high}", int(values[row]), allowed)
+        batch.reject_cell(row, name, f"is not in {low}..{high}", column[row], allowed)
     return values
 
 

@@ -1,0 +1,93 @@
+"""Formats are told by content; what fits none or two is an error that names the choices."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kvsim.traces import TraceError, format_names, read_trace
+from kvsim.traces.readers import READERS
+from kvsim.traces.readers.base import Head
+
+DATA = Path(__file__).parents[2] / "data"
+FORMATS = {
+    "azure.csv": "azure",
+    "vidur.csv": "vidur",
+    "vidur_lengths.csv": "vidur",
+    "mooncake.jsonl": "mooncake",
+    "golden.json": "golden",
+    "own.csv": "kvsim-csv",
+    "own_plain.csv": "kvsim-csv",
+    "own.jsonl": "kvsim-jsonl",
+    "own.parquet": "kvsim-parquet",
+}
+
+
+@pytest.mark.parametrize("file", FORMATS)
+def test_exactly_one_format_fits(file: str) -> None:
+    head = Head.of((DATA / file).read_bytes())
+    assert [reader.name for reader in READERS if reader.detect(head)] == [FORMATS[file]]
+
+
+def test_names_are_distinct_and_titled() -> None:
+    assert len(set(format_names())) == len(READERS)
+    assert all(reader.title for reader in READERS)
+
+
+@pytest.mark.parametrize("file", ["azure.csv", "own.parquet", "mooncake.jsonl"])
+def test_the_suffix_says_nothing(tmp_path: Path, file: str) -> None:
+    path = tmp_path / "trace.txt"
+    shutil.copyfile(DATA / file, path)
+    trace = read_trace(path)
+    assert trace.receipt is not None
+    assert trace.receipt.format == FORMATS[file]
+
+
+def test_two_formats_that_fit_are_both_named(tmp_path: Path) -> None:
+    path = tmp_path / "both.csv"
+    path.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens,arrived_at,num_prefill_tokens,num_decode_tokens\n"
+        "2023-11-16 18:15:46,1,2,0.5,3,4\n",
+        "utf-8",
+    )
+    with pytest.raises(TraceError, match=r"azure and vidur both fit the content.*--format"):
+        read_trace(path)
+    trace = read_trace(path, format="vidur")
+    assert trace.prompt_tokens.tolist() == [3]
+    assert trace.receipt is not None
+    assert "columns not used: TIMESTAMP, ContextTokens, GeneratedTokens" in trace.receipt.notes
+
+
+def test_none_that_fits_shows_the_first_line_and_the_choices(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("when,how_long\n1,2\n", "utf-8")
+    with pytest.raises(TraceError, match=r"no known format fits.*'when,how_long'.*azure, vidur"):
+        read_trace(path)
+
+
+def test_an_unknown_name_lists_the_choices() -> None:
+    with pytest.raises(TraceError, match=r"--format azur is unknown; choices: kvsim-csv, .*vidur"):
+        read_trace(DATA / "azure.csv", format="azur")
+
+
+@pytest.mark.parametrize("name", format_names())
+def test_a_forced_format_that_does_not_fit_is_one_sentence(name: str) -> None:
+    for file, fitting in FORMATS.items():
+        if fitting != name:
+            with pytest.raises(TraceError) as caught:
+                read_trace(DATA / file, format=name)
+            assert "\n" not in str(caught.value)
+
+
+def test_a_first_line_longer_than_the_head_is_known_by_its_first_keys() -> None:
+    line = '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [' + "1, " * 999
+    head = Head.of(line.encode())
+    assert [reader.name for reader in READERS if reader.detect(head)] == ["mooncake"]
+
+
+def test_bailian_is_not_taken_for_mooncake() -> None:
+    line = '{"chat_id": 1, "timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [1]}'
+    head = Head.of(line.encode())
+    assert not any(reader.detect(head) for reader in READERS)
