@@ -16,6 +16,8 @@ from kvsim.sim.request_columns import PS_PER_S, RequestColumns
 from kvsim.sim.run_tables import series_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import plotly.graph_objects as go
     from numpy.typing import NDArray
 
@@ -48,27 +50,31 @@ p.partial { color: #b00020; font-weight: 600; }
 """
 
 
-def report_html(run: Run) -> str:
-    """HTML text of the page; the same run gives the same text."""
-    figures = (
-        ("KV memory by state", memory_figure(run)),
-        ("Running and waiting requests", queue_figure(run)),
-        ("Latency distributions", latency_figure(run)),
+def report_html(run: Run) -> Iterator[str]:
+    """Parts of the page's HTML, in order; the same run gives the same text."""
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - only a report needs plotly
+
+    yield (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>kvsim: {escape(run.trace.name)}</title>\n<style>{_STYLE}</style>\n<script>"
     )
-    body = [_head(run)]
-    for number, (title, figure) in enumerate(figures):
-        html = figure.to_html(
+    yield get_plotlyjs()
+    yield f"</script>\n</head>\n<body>\n{_head(run)}\n"
+    for number, (title, figure) in enumerate(
+        (
+            ("KV memory by state", memory_figure),
+            ("Running and waiting requests", queue_figure),
+            ("Latency distributions", latency_figure),
+        )
+    ):
+        html = figure(run).to_html(
             full_html=False,
-            include_plotlyjs=number == 0,
+            include_plotlyjs=False,
             div_id=f"figure-{number + 1}",
             config={"displaylogo": False, "responsive": True},
         )
-        body.append(f"<h2>{title}</h2>\n{html}")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>kvsim: {escape(run.trace.name)}</title>\n<style>{_STYLE}</style>\n</head>\n"
-        "<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
-    )
+        yield f"<h2>{title}</h2>\n{html}\n"
+    yield "</body>\n</html>\n"
 
 
 def memory_figure(run: Run) -> go.Figure:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "manifest.json"
 SCHEMA: Final = "kvsim.manifest/1"
-ROWS_PER_SLICE: Final = 65_536
+ROWS_PER_SLICE: Final = 16_384
 _PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
 
 
@@ -67,7 +67,7 @@ def write_run(run: Run, folder: Path) -> None:
         "requests.parquet": lambda path: _write_requests(run, path),
         "series.parquet": lambda path: _write_series(run, path),
         "summary.json": lambda path: path.write_text(to_json(run.summary), encoding="utf-8"),
-        "report.html": lambda path: path.write_text(report_html(run), encoding="utf-8"),
+        "report.html": lambda path: _write_report(run, path),
         MANIFEST: lambda path: path.write_text(to_json(manifest(run)), encoding="utf-8"),
     }
     drafts = {name: folder / f".{name}.part" for name in writers}
@@ -138,6 +138,11 @@ def _write_series(run: Run, path: Path) -> None:
 
     table = _arrow(series_table(run.engine.recorder, run.setup.pool))
     pq.write_table(table, path, compression="zstd")
+
+
+def _write_report(run: Run, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(report_html(run))
 
 
 def _arrow(

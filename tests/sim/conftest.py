@@ -1,7 +1,9 @@
-"""Small traces and hand-made recorders with known answers."""
+"""Recorded schedules, and small hand-made recorders with known answers."""
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,15 +13,17 @@ from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import EngineRun
 from kvsim.sim.engine_setup import EngineSetup
+from kvsim.sim.golden import GoldenLog, find_trace, read_log
 from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.run import Run
 from kvsim.sim.scenario import Scenario
-from kvsim.traces.trace import Trace
+from kvsim.traces import Trace, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vllm"
 MS = 10**9  # picoseconds
 
 
@@ -78,3 +82,16 @@ def make_run(pool: PoolShape) -> Callable[..., Run]:
         return Run(trace, Scenario(), setup, engine, 0, {"rate_scale": "1"})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Callable[[str], tuple[GoldenLog, Trace]]:
+    """Read a made-up scenario by name: its log and its trace."""
+    traces = cache(read_trace)
+
+    @lru_cache(maxsize=2)  # a log is large; tests that share one stand together
+    def read(name: str) -> tuple[GoldenLog, Trace]:
+        log = read_log(GOLDEN / f"{name}.jsonl.gz")
+        return log, traces(find_trace(log))
+
+    return read

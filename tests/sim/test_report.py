@@ -22,8 +22,12 @@ Run3 = tuple[Trace, Recorder]
 SCRIPT_SOURCE = re.compile(r"<script[^>]*\ssrc=")
 
 
+def page_of(run: Run) -> str:
+    return "".join(report_html(run))
+
+
 def test_the_page_needs_no_network(three_requests: Run3, make_run: Callable[..., Run]) -> None:
-    page = report_html(make_run(*three_requests))
+    page = page_of(make_run(*three_requests))
     assert not SCRIPT_SOURCE.search(page)
     assert "<link" not in page
     assert len(page) < 6_000_000, "plotly's code is inside once, not three times"
@@ -32,7 +36,7 @@ def test_the_page_needs_no_network(three_requests: Run3, make_run: Callable[...,
 
 def test_text_from_files_is_escaped(three_requests: Run3, make_run: Callable[..., Run]) -> None:
     trace, recorder = three_requests
-    page = report_html(make_run(replace(trace, name="<script>alert(1)</script>"), recorder))
+    page = page_of(make_run(replace(trace, name="<script>alert(1)</script>"), recorder))
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
@@ -55,5 +59,5 @@ def test_queue_and_latency_curves(three_requests: Run3, make_run: Callable[..., 
 
 def test_a_run_in_which_nothing_finished_has_a_page(make_run: Callable[..., Run]) -> None:
     one = np.ones(1, dtype=np.int64)
-    page = report_html(make_run(Trace("none", one * 0, one, one), Recorder(1)))
+    page = page_of(make_run(Trace("none", one * 0, one, one), Recorder(1)))
     assert "too short" in page
