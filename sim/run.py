@@ -55,7 +55,7 @@ class Run:
                 "audited": self.engine.audited,
             },
             "partial": self.engine.partial,
-            "notes": list(self.setup.notes),
+            "notes": [*self.setup.notes, *self._trace_notes()],
         }
         return head | summarise_run(
             self.trace,
@@ -64,6 +64,21 @@ class Run:
             self.scenario.slo,
             cost_source=self.setup.cost.name,
         )
+
+    def _trace_notes(self) -> list[str]:
+        """Sentences on what the trace and its reading do to the numbers."""
+        notes = []
+        prefix, config = self.trace.prefix, self.setup.config
+        named = prefix.block_size if prefix is not None and config.enable_prefix_caching else 0
+        if named > config.block_size:
+            notes.append(
+                f"hit rates are lower bounds: the trace names prefixes of {named} tokens, blocks "
+                f"hold {config.block_size}"
+            )
+        rule = str(self.options.get("assume_max_tokens", "model"))
+        if rule.startswith("factor"):
+            notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
+        return notes
 
     @property
     def requests(self) -> pd.DataFrame:
