@@ -36,6 +36,7 @@ ENDS_BY: Final = ("length", "stop")
 SCOPES: Final = ("global", "session")
 METADATA_KEY: Final = "kvsim_trace"
 VERSION: Final = 1
+MAX_BLOCK_TOKENS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Metadata:
             "version": (lambda given: given == VERSION, str(VERSION)),
             "name": (lambda given: isinstance(given, str), "text"),
             "keep_zero": (lambda given: isinstance(given, bool), "true and false"),
-            "id_block_tokens": (_is_count, "whole numbers from 1"),
+            "id_block_tokens": (is_block_size, f"whole numbers from 1 to {MAX_BLOCK_TOKENS}"),
             "ids_cover_output": (lambda given: isinstance(given, bool), "true and false"),
             "id_scope": (lambda given: given in SCOPES, " and ".join(SCOPES)),
         }
@@ -88,5 +89,6 @@ class Metadata:
         return cls(**value)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def is_block_size(value: object) -> bool:
+    """Tell whether a JSON value can be the number of tokens of a block."""
+    return type(value) is int and 1 <= value <= MAX_BLOCK_TOKENS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.own_format import MAX_BLOCK_TOKENS, is_block_size
 from kvsim.traces.readers.batch import Batch, Ragged, shown
 from kvsim.traces.readers.cells import (
     INT64_MAX,
@@ -97,10 +98,11 @@ def _document(source: Source) -> dict[str, Any]:
 
 def _block_tokens(path: Path, document: dict[str, Any]) -> int:
     value = document.get("trace_block_size")
-    if isinstance(value, int) and 1 <= value <= INT64_MAX:
+    if isinstance(value, int) and is_block_size(value):
         return value
     raise TraceError(
-        f"{path}: trace_block_size is {shown(value)}; allowed are whole numbers from 1"
+        f"{path}: trace_block_size is {shown(value)}; allowed are whole numbers from 1 to "
+        f"{MAX_BLOCK_TOKENS}"
     )
 
 

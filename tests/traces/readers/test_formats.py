@@ -164,6 +164,14 @@ GOLDEN_ROW = (
         (f"# kvsim-trace {{\n{CSV}\n0,1,1\n", "line 1: metadata is not JSON"),
         (f"# kvsim-trace [1]\n{CSV}\n0,1,1\n", r"metadata \[1\] is not a JSON object"),
         (f'# kvsim-trace {{"scope": 1}}\n{CSV}\n0,1,1\n', "metadata key 'scope' is unknown"),
+        (
+            f'# kvsim-trace {{"id_block_tokens": {2**31}}}\n{CSV}\n0,1,1\n',
+            "id_block_tokens is 2147483648; allowed: whole numbers from 1 to 2147483647",
+        ),
+        (
+            (GOLDEN % (GOLDEN_ROW % "")).replace(": 16}", ": true}"),
+            "trace_block_size is True; allowed are whole numbers from 1",
+        ),
         (f'# kvsim-trace {{"version": 2}}\n{CSV}\n0,1,1\n', "version is 2; allowed: 1"),
         (
             f'# kvsim-trace {{"id_block_tokens": 1, "id_scope": "session"}}\n{CSV}\n0,1,1\n',
