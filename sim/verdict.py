@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SAMPLES_BEYOND: Final = 10
 _FEWEST_WINDOWS: Final = 8
 _PERCENTILES: Final = (50, 90, 99)
+_LABELS: Final = {"budget": "the token budget of a step", "blocks": "KV blocks"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,18 @@ def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: 
     trusted = trusted_percentile(int(columns.finished().sum()))
     slope, growth = _queue_growth(phases, windows)
     binds = _binding_cause(recorder)
+    label = _LABELS.get(binds, binds)
     start_ps, end_ps = phases.steady_start_ps, phases.last_arrival_ps
     arrivals = int(((columns.arrival_ps > start_ps) & (columns.arrival_ps <= end_ps)).sum())
     if slope is not None and growth > 3 * math.sqrt(2 * arrivals):
-        what = f"the queue grows by {slope:.3g} requests a second, for want of {binds}"
+        what = f"the queue grows by {slope:.3g} requests a second; what binds: {label}"
         return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
     backlog_ps = _backlog_ps(phases, windows, recorder.width_ps)
     arriving_ps = phases.last_arrival_ps - phases.first_arrival_ps
     if backlog_ps > max(arriving_ps, _FEWEST_WINDOWS * recorder.width_ps):
         what = (
             f"after arrivals of {arriving_ps / PS_PER_S:.3g} s the backlog takes "
-            f"{backlog_ps / PS_PER_S:.3g} s to start, for want of {binds}"
+            f"{backlog_ps / PS_PER_S:.3g} s to start; what binds: {label}"
         )
         return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
     if trusted != _PERCENTILES[-1]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
+
+_LATEST_NS: Final = 2**63 // 1000 - 1  # in ps it still fits 64 bits
+_NS_PER_DAY: Final = 86_400 * 10**9
 
 
 def parse_rate_scale(text: str) -> Fraction:
@@ -26,12 +29,19 @@ def parse_rate_scale(text: str) -> Fraction:
 def scale_rate(trace: Trace, scale: Fraction) -> Trace:
     """Trace whose requests arrive ``scale`` times as fast; each time is rounded down to a ns.
 
-    Everything but the arrival times is shared with ``trace``; order and ties stay.
+    Everything but the arrival times is shared with ``trace``; order and ties stay. ValueError
+    where the last arrival would be later than the engine's clock can say.
     """
     if scale == 1:
         return trace
     up, down = scale.denominator, scale.numerator
     latest_ns = int(trace.arrival_ns[-1]) * up if len(trace) else 0
+    if latest_ns // down > _LATEST_NS:
+        days = latest_ns // down // _NS_PER_DAY
+        raise ValueError(
+            f"rate scale {scale} makes the last request arrive after {days:,} days; "
+            f"at most {_LATEST_NS // _NS_PER_DAY} days can be simulated"
+        )
     if max(latest_ns, down) < 2**63:
         arrival_ns = trace.arrival_ns * up // down
     else:  # beyond int64 on the way: exact Python integers
