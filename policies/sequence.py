@@ -31,6 +31,7 @@ class Sequence:
         "known",
         "known_when_alone",
         "last_token_ps",
+        "last_token_stint",
         "last_block_ps",
         "max_tokens",
         "name",
@@ -38,7 +39,6 @@ class Sequence:
         "owed",
         "priority",
         "prompt_tokens",
-        "stalled",
     )
 
     def __init__(
@@ -65,7 +65,7 @@ class Sequence:
         self.known_when_alone = -1
         self.last_block_ps = 0
         self.last_token_ps = -1
-        self.stalled = False
+        self.last_token_stint = -1
         self.junction_blocks = 0
         self._public_keys = public_keys
 

@@ -53,6 +53,7 @@ class Requests:
         )
         prefix = trace.prefix if config.enable_prefix_caching else None
         self.paths = PrefixPaths(prefix, len(trace), config.block_size)
+        self._ids_cover_output = prefix is not None and prefix.covers_output
         self._usable_blocks = config.num_gpu_blocks - 1
 
     def __len__(self) -> int:
@@ -82,11 +83,17 @@ class Requests:
             return f"needs {needed} blocks, the pool has {self._usable_blocks}"
         return None
 
+    def num_covered(self, index: int) -> int:
+        """Leading full blocks of the request that have a public key."""
+        tokens = self.prompt_tokens[index]
+        if self._ids_cover_output:
+            tokens += self._num_outputs[index]
+        return self.paths.num_covered(index, tokens)
+
     def sequence(self, index: int) -> Sequence:
         """Make the policies' view of a request."""
-        total = self.prompt_tokens[index] + self._num_outputs[index]
         keys: list[Hashable] = []
-        num_covered = self.paths.num_covered(index, total)
+        num_covered = self.num_covered(index)
         for segment in self.paths.path(index):
             start = self.paths.start[segment]
             keys += [(-1 - segment, depth) for depth in range(start, self.paths.end[segment])]

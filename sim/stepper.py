@@ -163,7 +163,7 @@ class Stepper:
                 dropped.append(sequence.index)
                 continue
             sequence.known += 1
-            self._record_token(sequence, now_ps)
+            self._record_token(item, now_ps)
             if item.stint != sequence.num_preemptions:
                 late.append(sequence.index)
                 if self._is_done(sequence):
@@ -256,16 +256,17 @@ class Stepper:
         num_outputs = sequence.known - sequence.prompt_tokens
         return num_outputs >= self._requests.num_outputs(sequence.index)
 
-    def _record_token(self, sequence: Sequence, now_ps: int) -> None:
-        recorder, index = self.recorder, sequence.index
+    def _record_token(self, item: FlightItem, now_ps: int) -> None:
+        """Note a token; its gap is a stall if a preemption lies between it and the one before."""
+        recorder, sequence = self.recorder, item.sequence
+        index, gap_ps = sequence.index, now_ps - sequence.last_token_ps
         if recorder.first_token_ps[index] < 0:
             recorder.first_token_ps[index] = now_ps
-        elif sequence.stalled:
-            recorder.stall(index, now_ps - sequence.last_token_ps)
+        elif item.stint != sequence.last_token_stint:
+            recorder.stall(index, gap_ps)
         else:
-            recorder.gaps.add(now_ps - sequence.last_token_ps, 1)
-        sequence.last_token_ps = now_ps
-        sequence.stalled = False
+            recorder.gaps.add(gap_ps, 1)
+        sequence.last_token_ps, sequence.last_token_stint = now_ps, item.stint
         recorder.output_tokens[index] += 1
 
     def _release_account(self, sequence: Sequence, computed: int, now_ps: int) -> None:

@@ -95,7 +95,6 @@ class MixedRunningFirst:
         victim.computed = 0
         victim.owed = victim.in_flight = 0
         victim.num_preemptions += 1
-        victim.stalled = True
         state.waiting.push_preempted(victim)
         return place, returned
 

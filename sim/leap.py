@@ -1,0 +1,92 @@
+"""One leap: k decode steps with fixed membership, and its closed forms.
+
+Step ``j`` lasts ``first_ps + slope_ps * j``. Call ``V + j`` of the leap takes one block for each
+member whose last block is full: ``demand[(V - 1 + j) % block_size]``, a histogram over phases.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def steps_ps(first_ps: int, slope_ps: int, num_steps: int) -> int:
+    """Duration of ``num_steps`` steps."""
+    return num_steps * first_ps + slope_ps * (num_steps * (num_steps - 1) // 2)
+
+
+def steps_to_reach(first_ps: int, slope_ps: int, elapsed_ps: int) -> int:
+    """Fewest steps that last at least ``elapsed_ps`` (``first_ps`` > 0); exact in integers."""
+    if elapsed_ps <= 0:
+        return 0
+    if slope_ps == 0:
+        return -(-elapsed_ps // first_ps)
+    u = 2 * first_ps - slope_ps
+    steps = max((isqrt(u * u + 8 * slope_ps * elapsed_ps) - u) // (2 * slope_ps), 0)
+    while steps_ps(first_ps, slope_ps, steps) < elapsed_ps:
+        steps += 1
+    while steps and steps_ps(first_ps, slope_ps, steps - 1) >= elapsed_ps:
+        steps -= 1
+    return steps
+
+
+def steps_within(demand: Sequence[int], start: int, batch: int, blocks: int) -> int:
+    """Most further calls whose demand adds up to at most ``blocks``; O(block size).
+
+    ``demand`` is the phase histogram stored twice in a row, ``start`` the phase of the first of
+    these calls, ``batch`` its sum. A full turn of phases takes exactly ``batch`` blocks.
+    """
+    block_size = len(demand) // 2
+    turns, left = divmod(blocks, batch)
+    steps = turns * block_size
+    for phase in range(start, start + block_size):
+        left -= demand[phase]
+        if left < 0:
+            break
+        steps += 1
+    return steps
+
+
+def weighted_blocks(
+    demand: Sequence[int], start: int, num_steps: int, first_ps: int, slope_ps: int
+) -> int:
+    """Sum over ``i`` in ``range(num_steps)`` of ``(first + slope * i) * taken(i)``.
+
+    ``taken(i)`` = blocks taken by the calls of phases ``start .. start + i`` (call ``i`` included).
+    O(block size), whatever ``num_steps``.
+    """
+    block_size = len(demand) // 2
+    turns, rest = divmod(num_steps, block_size)
+    total = 0
+    taken = 0
+    if turns:
+        sum_taken = sum_phase_taken = 0
+        for phase in range(block_size):
+            taken += demand[start + phase]
+            sum_taken += taken
+            sum_phase_taken += phase * taken
+        batch = taken
+        s1 = turns * (turns - 1) // 2
+        s2 = (turns - 1) * turns * (2 * turns - 1) // 6
+        phases = block_size * (block_size - 1) // 2
+        total = first_ps * (batch * block_size * s1 + turns * sum_taken) + slope_ps * (
+            block_size * (batch * block_size * s2 + sum_taken * s1)
+            + batch * phases * s1
+            + turns * sum_phase_taken
+        )
+        taken = turns * batch
+    weight_ps = first_ps + slope_ps * (turns * block_size)
+    for phase in range(rest):
+        taken += demand[start + phase]
+        total += weight_ps * taken
+        weight_ps += slope_ps
+    return total
+
+
+def blocks_taken(demand: Sequence[int], start: int, batch: int, num_steps: int) -> int:
+    """Blocks taken by ``num_steps`` calls from phase ``start`` on."""
+    turns, rest = divmod(num_steps, len(demand) // 2)
+    return turns * batch + sum(demand[start : start + rest])

@@ -1,0 +1,350 @@
+"""Run-length prefix cache: free queue and key index of vLLM's pool, stored in pieces.
+
+A *piece* is a run of blocks of one segment of the prefix tree (``traces/prefix.py``) that were
+filled, are referenced and will be evicted together. Depths count blocks from the start of the
+prompt. The free queue in the order in which blocks are taken:
+
+    [ blank blocks: a count ] [ piece ][ piece ] ... [ piece ]
+      no key, handed out first   least recently given up ... most recently; each tail first
+
+Exact against the block pool for LRU with ``freed_blocks_without_key="front"``: keyed blocks come
+back to the end, in the order tail to head of a request, so children leave before parents and what
+is present of a segment is always a leading part of it. Several copies of a block may exist (vLLM
+does not de-duplicate); copies of one range share a ``copies`` list in order of insertion, the
+first of them is hit.
+
+Blocks taken are evicted lazily: ``take`` counts them, ``settle`` trims the pieces before the next
+look-up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Path = list[tuple[int, int]]
+"""``(segment, depth at which the request leaves it)`` from the root on; the last is private."""
+
+
+class Piece:
+    """Blocks ``[low, high)`` of a segment; in the free queue while nobody references them."""
+
+    __slots__ = ("after", "before", "copies", "high", "low", "next_part", "refs", "segment")
+
+    def __init__(self, segment: int, low: int, high: int, refs: int) -> None:
+        self.segment = segment
+        self.low = low
+        self.high = high
+        self.refs = refs
+        self.before: Piece | None = None
+        self.after: Piece | None = None
+        self.copies: list[Piece] | None = None
+        self.next_part: Piece | None = None
+        """The part split off this piece's end while it was referenced."""
+
+    def __repr__(self) -> str:
+        return f"<piece {self.segment}[{self.low}:{self.high}] refs={self.refs}>"
+
+
+class Found(NamedTuple):
+    """Result of a look-up: blocks hit, how many of them are free, and their pieces."""
+
+    num_blocks: int
+    num_free: int
+    pieces: list[Piece]
+
+
+NOTHING_FOUND = Found(0, 0, [])
+
+
+class Holding:
+    """What one request references: pieces with the depth up to which it holds each."""
+
+    __slots__ = ("ends", "path", "pieces", "place", "published")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place = 0
+        self.published = 0
+        self.pieces: list[Piece] = []
+        self.ends: list[int] = []
+
+
+class SegmentCache:
+    """See the module docstring.
+
+    ``num_blank`` free blocks without a key, ``num_cached`` free blocks with one (evictions still
+    owed deducted), ``num_duplicates`` referenced blocks beyond the first under their key.
+    """
+
+    def __init__(self, num_blocks: int, segment_start: Sequence[int]) -> None:
+        self.num_blank = num_blocks
+        self.num_cached = 0
+        self.num_evicted = 0
+        self.num_duplicates = 0
+        self.segments: dict[int, list[Piece]] = {}
+        self._start = segment_start
+        self._owed = 0
+        self._queue = Piece(-1, 0, 0, 0)  # sentinel of the ring of free pieces
+        self._queue.before = self._queue.after = self._queue
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that can be handed out."""
+        return self.num_blank + self.num_cached
+
+    def take(self, count: int) -> None:
+        """Hand out blocks: blank ones first, then the least recently used; O(1)."""
+        if count <= self.num_blank:
+            self.num_blank -= count
+            return
+        evicted = count - self.num_blank
+        self.num_blank = 0
+        self.num_cached -= evicted
+        self.num_evicted += evicted
+        self._owed += evicted
+
+    def settle(self) -> None:
+        """Evict the blocks owed; amortised O(1) a piece."""
+        owed, queue = self._owed, self._queue
+        while owed:
+            piece = queue.after
+            assert piece is not None
+            assert piece is not queue, "more blocks taken than were free"
+            count = piece.high - piece.low
+            if count > owed:
+                if piece.copies is None:
+                    piece.high -= owed
+                else:
+                    self._unlink(piece_end := self._split(piece, piece.high - owed))
+                    self._drop(piece_end)
+                break
+            owed -= count
+            self._unlink(piece)
+            self._drop(piece)
+        self._owed = 0
+
+    # ---- look-up ---------------------------------------------------------------------------
+
+    def find(self, path: Path, max_blocks: int) -> Found:
+        """Longest leading run of at most ``max_blocks`` blocks; changes nothing but ``settle``."""
+        if self._owed:
+            self.settle()
+        pieces: list[Piece] = []
+        depth = num_free = 0
+        segments = self.segments
+        for segment, leaves in path:
+            present = segments.get(segment)
+            if present is None:
+                break
+            if leaves > max_blocks:
+                leaves = max_blocks  # noqa: PLW2901
+            for piece in present:
+                if depth >= leaves:
+                    break
+                pieces.append(piece)
+                upto = piece.high if piece.high < leaves else leaves
+                if not piece.refs:
+                    num_free += upto - depth
+                depth = upto
+            if depth < leaves or depth == max_blocks:
+                break
+        return Found(depth, num_free, pieces) if pieces else NOTHING_FOUND
+
+    def hold(self, holding: Holding, found: Found) -> None:
+        """Reference what was just found; free pieces leave the queue."""
+        pieces = found.pieces
+        if pieces and pieces[-1].high > found.num_blocks:
+            self._split(pieces[-1], found.num_blocks)
+        for piece in pieces:
+            if piece.refs == 0:
+                self._unlink(piece)
+                self.num_cached -= piece.high - piece.low
+                if piece.copies is not None and self._num_referenced(piece):
+                    self.num_duplicates += piece.high - piece.low
+            piece.refs += 1
+        holding.pieces = list(pieces)  # NOTHING_FOUND is shared
+        holding.ends = [piece.high for piece in pieces]
+        holding.published = found.num_blocks
+        holding.place = 0
+        self._advance(holding)
+
+    # ---- publishing and giving up ----------------------------------------------------------
+
+    def publish(self, holding: Holding, upto: int, *, private: bool = False) -> None:
+        """Give keys to the holder's blocks up to depth ``upto``.
+
+        The private end of a path, which nobody else can hit, is left out unless ``private``.
+        """
+        if self._owed and holding.published < upto:
+            self.settle()
+        while holding.published < upto:
+            segment, leaves = holding.path[holding.place]
+            if segment < 0 and not private:
+                return
+            present = self.segments.get(segment)
+            end = min(leaves, upto)
+            if present is None:
+                present = self.segments[segment] = []
+            if present and present[-1].high > holding.published:
+                self._publish_copy(holding, present, min(end, present[-1].high))
+            else:
+                self._publish_new(holding, segment, present, end)
+            self._advance(holding)
+
+    def release(self, holding: Holding, num_blocks: int, published: int) -> None:
+        """Give up ``num_blocks`` blocks, of which ``published`` have keys; tail first."""
+        self.publish(holding, published, private=True)
+        self.num_blank += num_blocks - holding.published
+        for piece, end in zip(reversed(holding.pieces), reversed(holding.ends), strict=True):
+            if piece.high == end:
+                self._unreference(piece)
+                continue
+            parts = [piece]
+            while parts[-1].high < end:
+                following = parts[-1].next_part
+                assert following is not None, "a held piece lost a part"
+                parts.append(following)
+            for part in reversed(parts):
+                self._unreference(part)
+        holding.pieces, holding.ends = [], []
+        holding.published = holding.place = 0
+
+    def _unreference(self, piece: Piece) -> None:
+        piece.refs -= 1
+        if piece.refs:
+            return
+        count = piece.high - piece.low
+        if piece.copies is not None and self._num_referenced(piece):
+            self.num_duplicates -= count
+        piece.next_part = None
+        self.num_cached += count
+        last = self._queue.before
+        assert last is not None
+        piece.before, piece.after = last, self._queue
+        last.after = self._queue.before = piece
+
+    def _publish_new(
+        self, holding: Holding, segment: int, present: list[Piece], end: int
+    ) -> None:
+        if present and holding.pieces and holding.pieces[-1] is present[-1]:
+            piece = present[-1]
+            if piece.refs == 1 and piece.copies is None:
+                piece.high = holding.ends[-1] = holding.published = end
+                return
+        piece = Piece(segment, holding.published, end, 1)
+        present.append(piece)
+        holding.pieces.append(piece)
+        holding.ends.append(end)
+        holding.published = end
+
+    def _publish_copy(self, holding: Holding, present: list[Piece], end: int) -> None:
+        """Enter copies behind those that hold the same keys already."""
+        for piece in [p for p in present if p.high > holding.published and p.low < end]:
+            first = piece
+            if first.low < holding.published:
+                first = self._split(first, holding.published)
+            if first.high > end:
+                self._split(first, end)
+            if first.copies is None:
+                first.copies = [first]
+            copy = Piece(first.segment, first.low, first.high, 1)
+            copy.copies = first.copies
+            if self._num_referenced(first):
+                self.num_duplicates += copy.high - copy.low
+            first.copies.append(copy)
+            holding.pieces.append(copy)
+            holding.ends.append(copy.high)
+            holding.published = copy.high
+
+    def _advance(self, holding: Holding) -> None:
+        path = holding.path
+        while holding.published >= path[holding.place][1] and holding.place + 1 < len(path):
+            holding.place += 1
+
+    # ---- pieces ----------------------------------------------------------------------------
+
+    @staticmethod
+    def _num_referenced(piece: Piece) -> int:
+        """Copies of this range that somebody references."""
+        return sum(copy.refs > 0 for copy in piece.copies or (piece,))
+
+    def _split(self, piece: Piece, at: int) -> Piece:
+        """Cut a range (all its copies) at depth ``at``; return the lower part of ``piece``."""
+        lower: list[Piece] = []
+        result = piece
+        for copy in piece.copies or (piece,):
+            part = Piece(copy.segment, at, copy.high, copy.refs)
+            copy.high = at
+            if copy.refs:
+                part.next_part, copy.next_part = copy.next_part, part
+            else:  # its end is evicted first
+                before = copy.before
+                assert before is not None
+                part.before, part.after = before, copy
+                before.after = copy.before = part
+            lower.append(part)
+            if copy is piece:
+                result = part
+        if piece.copies is not None:
+            for part in lower:
+                part.copies = lower
+        present = self.segments[piece.segment]
+        first = piece.copies[0] if piece.copies else piece
+        present.insert(present.index(first) + 1, lower[0])
+        return result
+
+    @staticmethod
+    def _unlink(piece: Piece) -> None:
+        before, after = piece.before, piece.after
+        assert before is not None
+        assert after is not None
+        before.after, after.before = after, before
+        piece.before = piece.after = None
+
+    def _drop(self, piece: Piece) -> None:
+        """Forget an evicted piece; an older copy's place goes to the next one."""
+        present = self.segments[piece.segment]
+        if piece.copies is None:
+            assert present[-1] is piece, f"{piece} is evicted before its children"
+            present.pop()
+            if not present:
+                del self.segments[piece.segment]
+            return
+        copies = piece.copies
+        if copies[0] is piece:
+            present[present.index(piece)] = copies[1]
+        copies.remove(piece)
+        if len(copies) == 1:
+            copies[0].copies = None
+        piece.copies = None
+
+    def check_invariants(self, num_blocks: int, num_unkeyed: int) -> None:
+        """Verify counts and links; ``num_unkeyed`` owned blocks have no key yet; O(pieces)."""
+        self.settle()
+        queued, piece = 0, self._queue.after
+        while piece is not self._queue:
+            assert piece is not None
+            assert piece.refs == 0, f"{piece} is queued but referenced"
+            assert piece.after is not None
+            assert piece.after.before is piece, "the ring of free pieces is broken"
+            queued += piece.high - piece.low
+            piece = piece.after
+        assert queued == self.num_cached, "cached count is off"
+        referenced = duplicates = 0
+        for segment, present in self.segments.items():
+            depth = self._start[segment] if segment >= 0 else present[0].low
+            for first in present:
+                assert first.low == depth < first.high, f"{first} leaves a gap"
+                depth = first.high
+                copies = first.copies or [first]
+                assert copies[0] is first, f"{first} is not the oldest copy"
+                assert {(c.low, c.high) for c in copies} == {(first.low, first.high)}
+                owned = sum(copy.refs > 0 for copy in copies)
+                referenced += owned * (first.high - first.low)
+                duplicates += max(owned - 1, 0) * (first.high - first.low)
+        assert duplicates == self.num_duplicates, "duplicate count is off"
+        total = referenced + num_unkeyed + self.num_free
+        assert total == num_blocks, f"{total} blocks accounted for, the pool has {num_blocks}"
