@@ -45,6 +45,18 @@ class Engine(Protocol):
     def apply(self, now_ps: int) -> None: ...
 
 
+class _Timer(Event):
+    """An event that happens by itself and carries the generation it was armed in."""
+
+    def __init__(
+        self, env: simpy.Environment, callback: Callable[[Event], None], generation: int
+    ) -> None:
+        self.env = env
+        self.callbacks = [callback]
+        self._ok = True
+        self._value = generation
+
+
 class Driver:
     """Feeds arrivals to an engine and wakes it at its boundaries."""
 
@@ -117,10 +129,7 @@ class Driver:
 
     def _post(self, callback: Callable[[Event], None], at_ps: int, priority: int) -> None:
         env = self._env
-        event = Event(env)
-        event._ok, event._value = True, self._generation
-        event.callbacks.append(callback)
-        env.schedule(event, priority, at_ps - env.now)
+        env.schedule(_Timer(env, callback, self._generation), priority, at_ps - env.now)
 
     def _on_sigint(self, _signal: int, _frame: object) -> None:
         self._stop = True

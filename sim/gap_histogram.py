@@ -50,7 +50,11 @@ class GapHistogram:
         last_ps = first_ps + slope_ps * (num_steps - 1)
         self.num += num_steps * weight
         self.sum_ps += weight * num_steps * (first_ps + last_ps) // 2
-        self.max_ps = max(self.max_ps, last_ps)
+        if last_ps > self.max_ps:
+            self.max_ps = last_ps
+        if self._low <= first_ps and last_ps < self._high:  # the common case: the bin used last
+            self.counts[self._last] += num_steps * weight
+            return
         done = 0
         while done < num_steps:
             gap_ps = first_ps + slope_ps * done

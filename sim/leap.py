@@ -6,7 +6,9 @@ member whose last block is full: ``demand[(V - 1 + j) % block_size]``, a histogr
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import isqrt
+from operator import mul
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,38 +54,40 @@ def steps_within(demand: Sequence[int], start: int, batch: int, blocks: int) -> 
 
 def weighted_blocks(
     demand: Sequence[int], start: int, num_steps: int, first_ps: int, slope_ps: int
-) -> int:
-    """Sum over ``i`` in ``range(num_steps)`` of ``(first + slope * i) * taken(i)``.
+) -> tuple[int, int]:
+    """Blocks taken by ``num_steps`` calls from phase ``start`` on: ``(weighted sum, last)``.
 
-    ``taken(i)`` = blocks taken by the calls of phases ``start .. start + i`` (call ``i`` included).
-    O(block size), whatever ``num_steps``.
+    The first is the sum over ``i`` of ``(first + slope * i) * taken(i)`` with ``taken(i)`` = blocks
+    taken by the first ``i + 1`` calls; the second is ``taken(num_steps - 1)``. O(block size).
     """
     block_size = len(demand) // 2
+    if num_steps < block_size:
+        taken = list(accumulate(demand[start : start + num_steps]))
+        if not taken:
+            return 0, 0
+        weighted = first_ps * sum(taken)
+        if slope_ps:
+            weighted += slope_ps * sum(map(mul, taken, range(num_steps)))
+        return weighted, taken[-1]
     turns, rest = divmod(num_steps, block_size)
-    total = 0
-    taken = 0
-    if turns:
-        sum_taken = sum_phase_taken = 0
-        for phase in range(block_size):
-            taken += demand[start + phase]
-            sum_taken += taken
-            sum_phase_taken += phase * taken
-        batch = taken
-        s1 = turns * (turns - 1) // 2
-        s2 = (turns - 1) * turns * (2 * turns - 1) // 6
-        phases = block_size * (block_size - 1) // 2
-        total = first_ps * (batch * block_size * s1 + turns * sum_taken) + slope_ps * (
-            block_size * (batch * block_size * s2 + sum_taken * s1)
-            + batch * phases * s1
-            + turns * sum_phase_taken
-        )
-        taken = turns * batch
-    weight_ps = first_ps + slope_ps * (turns * block_size)
+    taken = list(accumulate(demand[start : start + block_size]))
+    batch, sum_taken = taken[-1], sum(taken)
+    s1 = turns * (turns - 1) // 2
+    s2 = (turns - 1) * turns * (2 * turns - 1) // 6
+    phases = block_size * (block_size - 1) // 2
+    weighted = first_ps * (batch * block_size * s1 + turns * sum_taken)
+    weighted += slope_ps * (
+        block_size * (batch * block_size * s2 + sum_taken * s1)
+        + batch * phases * s1
+        + turns * sum(map(mul, taken, range(block_size)))
+    )
+    last = turns * batch
+    step_ps = first_ps + slope_ps * (turns * block_size)
     for phase in range(rest):
-        taken += demand[start + phase]
-        total += weight_ps * taken
-        weight_ps += slope_ps
-    return total
+        last = turns * batch + taken[phase]
+        weighted += step_ps * last
+        step_ps += slope_ps
+    return weighted, last
 
 
 def blocks_taken(demand: Sequence[int], start: int, batch: int, num_steps: int) -> int:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kvsim.sim.segment_cache import Found, Path
 
 NEVER = 1 << 62
+MAX_CALLS_KEPT = 4096
 
 
 def leapable(config: SchedulerConfig) -> tuple[bool, str]:
@@ -158,6 +159,7 @@ class Leaper:
         self._cause = "step"
         self._cuttable = False
         self._head_needs = 0
+        self._queue_noted = False
         self._now_ps = 0
 
         # decoding members, in sum
@@ -192,13 +194,14 @@ class Leaper:
 
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
-        if self._requests.refusal(index) is not None:
+        if self._requests.refused[index]:
             self._recorder.refused(index)
             return False
         waiting = self._waiting
         if not waiting:
             self._cuttable = True
         waiting.append(index)
+        self._queue_noted = True
         self._recorder.queue(now_ps, len(waiting))
         if self._watched:
             self._watch(index)
@@ -213,9 +216,11 @@ class Leaper:
         if self._lag and called and self._flight is None:
             self._fly(now_ps)
             called = self._call(now_ps)
-        recorder, waiting = self._recorder, len(self._waiting)
-        recorder.queue(now_ps, waiting, self._cause)
-        recorder.set_waiting(now_ps, waiting > 0)
+        waiting = len(self._waiting)
+        if waiting or self._queue_noted:
+            self._recorder.queue(now_ps, waiting, self._cause)
+            self._recorder.set_waiting(now_ps, waiting > 0)
+            self._queue_noted = waiting > 0
         self._cuttable = False
         if self._audit:
             self.check_invariants()
@@ -266,9 +271,10 @@ class Leaper:
         recorder.num_steps += steps
         if not self._inside:
             recorder.num_steps_outside += steps
-        self._calls.append(
-            (self._v, self._leap_call_ps, self._leap_start_ps, first_ps, slope_ps)
-        )
+        calls = self._calls
+        calls.append((self._v, self._leap_call_ps, self._leap_start_ps, first_ps, slope_ps))
+        if len(calls) > MAX_CALLS_KEPT + self._block_size:
+            del calls[: -self._block_size - 8]  # a block younger than its last one is never asked
         if self._num_tokens_counted:
             recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
         if steps == 1:
@@ -343,6 +349,8 @@ class Leaper:
         for member in self._pop_ending():
             flight.ending.append(member)
             if self._requests.foreseen[member.index]:
+                if member in self._contested:  # it still holds its blocks for this call
+                    self._cache.publish(member.holding, self._public(self._v - 1 - member.x))
                 self._leave(member)
         return sum(member.decoding for member in flight.ending)
 
@@ -423,9 +431,8 @@ class Leaper:
         self._running[member.index] = member
         member.computed = found.num_blocks * self._block_size
         member.blocks = found.num_blocks
-        self._recorder.admitted(
-            member.index, now_ps, member.computed, resumed=member.preempted
-        )
+        recorder, index = self._recorder, member.index
+        recorder.admitted(index, now_ps, member.computed, resumed=member.preempted)
         self._serve(member, tokens, blocks, now_ps, items)
 
     def _serve(
@@ -706,64 +713,69 @@ class Leaper:
             self._account(self._leap_start_ps)
             v, steps = v + 1, steps - 1
             self._advance(v, 1)
-        while steps:
-            start_ps = self._since_ps
-            end_ps = start_ps + steps_ps(first_ps, slope_ps, steps)
-            edge_ps = recorder.window_end(start_ps, end_ps)
-            whole = steps
-            if end_ps > edge_ps:
-                whole = steps_to_reach(first_ps, slope_ps, edge_ps - start_ps + 1) - 1
+        edge_ps = recorder.window_end(self._since_ps, now_ps)
+        while now_ps > edge_ps:
+            span_ps = edge_ps - self._since_ps
+            whole = steps_to_reach(first_ps, slope_ps, span_ps + 1) - 1
             if whole:
                 self._account_steps(v, whole, first_ps, slope_ps)
-                self._advance(v + 1, whole if steps > whole else whole - 1)
-            if steps > whole:  # one step across the edge
-                crossing_ps = first_ps + slope_ps * whole
-                self._account(self._since_ps + crossing_ps)
-                self._advance(v + whole + 1, 1 if steps > whole + 1 else 0)
-                whole += 1
-            v, steps = v + whole, steps - whole
-            first_ps += slope_ps * whole
+                self._advance(v + whole, 1)
+            # one step across the edge
+            self._account(self._since_ps + first_ps + slope_ps * whole)
+            whole += 1
+            v, steps, first_ps = v + whole, steps - whole, first_ps + slope_ps * whole
+            if not steps:
+                break
+            self._advance(v, 1)
+            edge_ps = recorder.window_end(self._since_ps, now_ps)
+        if steps:
+            self._account_steps(v, steps, first_ps, slope_ps)
         assert self._since_ps == now_ps, "a leap's steps and its boundary differ"
 
     def _advance(self, v: int, calls: int) -> None:
         """Calls ``v .. v + calls - 1`` take their blocks."""
-        if calls > 0:
-            phase = (v - 1) % self._block_size
-            blocks = blocks_taken(self._demand, phase, self._batch, calls)
-            self._cache.take(blocks)
-            self._num_empty += blocks * self._block_size - self._batch * calls
+        phase = (v - 1) % self._block_size
+        blocks = blocks_taken(self._demand, phase, self._batch, calls)
+        self._cache.take(blocks)
+        self._num_empty += blocks * self._block_size - self._batch * calls
 
     def _account_steps(self, v: int, steps: int, first_ps: int, slope_ps: int) -> None:
-        """Integrals over ``steps`` intervals inside one window; the first is after call ``v``."""
+        """Integrals over ``steps`` intervals inside one window; the first is after call ``v``.
+
+        The calls between them take their blocks: afterwards memory is as after the last call.
+        """
         cache, block_size, batch = self._cache, self._block_size, self._batch
-        demand, phase = self._demand, v % block_size
+        demand, phase, empty = self._demand, v % block_size, self._num_empty
         ps = steps_ps(first_ps, slope_ps, steps)
         later_ps = first_ps + slope_ps
-        taken_ps = weighted_blocks(demand, phase, steps - 1, later_ps, slope_ps)
+        taken_ps, last = weighted_blocks(demand, phase, steps - 1, later_ps, slope_ps)
         blank, cached = cache.num_blank, cache.num_cached
-        last = blocks_taken(demand, phase, batch, steps - 1)
         if last <= blank:
             blank_ps, cached_ps = blank * ps - taken_ps, cached * ps
+        elif not blank:
+            blank_ps, cached_ps = 0, cached * ps - taken_ps
         else:
-            from_blank = 1 + steps_within(demand, phase, batch, blank) if blank else 1
-            blank_taken_ps = weighted_blocks(demand, phase, from_blank - 1, later_ps, slope_ps)
-            part_ps = steps_ps(first_ps, slope_ps, from_blank)
+            from_blank = steps_within(demand, phase, batch, blank)
+            blank_taken_ps, _ = weighted_blocks(demand, phase, from_blank, later_ps, slope_ps)
+            part_ps = steps_ps(first_ps, slope_ps, from_blank + 1)
             blank_ps = blank * part_ps - blank_taken_ps
             cached_ps = cached * ps + blank * (ps - part_ps) - (taken_ps - blank_taken_ps)
-            if not blank:
-                blank_ps, cached_ps = 0, cached * ps - taken_ps
-        step_ps = first_ps * (steps * (steps - 1) // 2)
-        step_ps += slope_ps * ((steps - 1) * steps * (2 * steps - 1) // 6)
+        computed_ps = first_ps * (steps * (steps - 1) // 2)
+        if slope_ps:
+            computed_ps += slope_ps * ((steps - 1) * steps * (2 * steps - 1) // 6)
+        self._since_ps += ps
         self._recorder.sums(
-            self._since_ps + ps,
+            self._since_ps,
             ps,
             blank_ps * block_size,
             cached_ps * block_size,
-            self._num_empty * ps + taken_ps * block_size - step_ps * batch,
+            empty * ps + taken_ps * block_size - computed_ps * batch,
             cache.num_duplicates * block_size,
             len(self._running),
         )
-        self._since_ps += ps
+        if last:
+            cache.take(last)
+        self._num_empty = empty + last * block_size - batch * (steps - 1)
 
     def check_invariants(self) -> None:
         """Verify the sums against the members themselves; O(running + pieces)."""

@@ -96,6 +96,7 @@ class Recorder:
         self.num_steps_outside = 0
         self.requests_waiting = False
         self._flips: deque[tuple[int, int]] = deque([(0, 0)], maxlen=MAX_FLIPS)
+        self._room_ps = self.width_ps
         self._num_waiting = 0
         self._waiting_since_ps = 0
         self._cause = CAUSES[0]
@@ -155,7 +156,9 @@ class Recorder:
             waiting["window"] += ps
         while start_ps < end_ps:
             window = self._window(end_ps - 1, start_ps)
-            upto_ps = min(end_ps, (window + 1) * self.width_ps)
+            upto_ps = (window + 1) * self.width_ps
+            if upto_ps > end_ps:
+                upto_ps = end_ps
             ps = upto_ps - start_ps
             self._blank[window] += blank * ps
             self._cached[window] += cached * ps
@@ -213,6 +216,11 @@ class Recorder:
 
     def _window(self, last_ps: int, time_ps: int) -> int:
         """Index of the window of ``time_ps``; makes room for ``last_ps``."""
+        if last_ps >= self._room_ps:
+            self._make_room(last_ps)
+        return time_ps // self.width_ps
+
+    def _make_room(self, last_ps: int) -> None:
         while last_ps // self.width_ps >= len(self._blank):
             if len(self._blank) < MAX_WINDOWS:
                 missing = min(last_ps // self.width_ps + 1, MAX_WINDOWS) - len(self._blank)
@@ -223,7 +231,7 @@ class Recorder:
                 for values in self.windows.values():
                     values[:] = [a + b for a, b in zip(values[::2], values[1::2], strict=True)]
                     values.extend([0] * (MAX_WINDOWS - len(values)))
-        return time_ps // self.width_ps
+        self._room_ps = len(self._blank) * self.width_ps
 
     # ---- requests --------------------------------------------------------------------------
 

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 PS_PER_NS = 1000
 
 
+def _ints(column: NDArray[np.int64]) -> memoryview[int]:
+    """View a column so that indexing gives Python ints, without a copy."""
+    return memoryview(np.ascontiguousarray(column, dtype=np.int64))
+
+
 class Requests:
     """Columns of one run as Python ints, made once; see the module docstring.
 
@@ -40,21 +45,22 @@ class Requests:
     ) -> None:
         self.trace = trace
         self.config = config
-        room = config.max_model_len - trace.prompt_tokens
-        self.arrival_ps: list[int] = (trace.arrival_ns * PS_PER_NS).tolist()
-        self.prompt_tokens: list[int] = trace.prompt_tokens.tolist()
-        self.max_tokens: list[int] = max_tokens.tolist()
+        prompts = np.ascontiguousarray(trace.prompt_tokens, dtype=np.int64)
+        room = config.max_model_len - prompts
         outputs = np.minimum(np.minimum(trace.output_tokens, max_tokens), room)
-        self._num_outputs: list[int] = outputs.tolist()
         foreseen = outputs >= np.minimum(max_tokens, room)
-        self.foreseen: list[bool] = foreseen.tolist()
-        self.priority: list[int] = (
-            trace.priority.tolist() if trace.priority is not None else [0] * len(trace)
-        )
+        self.arrival_ps = _ints(trace.arrival_ns * PS_PER_NS)
+        self.prompt_tokens = _ints(prompts)
+        self.max_tokens = _ints(max_tokens)
+        self.foreseen = memoryview(foreseen)
+        priority = np.zeros(1, np.int64) if trace.priority is None else trace.priority
+        self._priority = _ints(priority)
+        self._num_outputs = _ints(outputs)
         prefix = trace.prefix if config.enable_prefix_caching else None
-        self.paths = PrefixPaths(prefix, len(trace), config.block_size)
         self._ids_cover_output = prefix is not None and prefix.covers_output
+        self.paths = PrefixPaths(prefix, len(trace), config.block_size)
         self._usable_blocks = config.num_gpu_blocks - 1
+        self.refused = memoryview(self._never_fits(prompts, outputs, foreseen))
 
     def __len__(self) -> int:
         return len(self.arrival_ps)
@@ -63,25 +69,37 @@ class Requests:
         """Tokens the request will have generated when it ends."""
         return self._num_outputs[index]
 
-    def refusal(self, index: int) -> str | None:
-        """Why a request can never run, or ``None``.
+    def _never_fits(
+        self, prompts: NDArray[np.int64], outputs: NDArray[np.int64], foreseen: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Requests that can never run.
 
         The front end refuses a prompt at or above the model length (vLLM 0.32.0); one whose
         longest state needs more blocks than the pool has would wait or be preempted for ever. (What a
         window group needs depends on its neighbours; the stepper refuses those when they get stuck.)
         """
         config = self.config
-        prompt = self.prompt_tokens[index]
-        if prompt >= config.max_model_len:
-            return f"prompt of {prompt} tokens >= max_model_len {config.max_model_len}"
-        tokens = prompt + self._num_outputs[index] - 1
-        if config.async_scheduling and not self.foreseen[index]:
-            tokens += 1  # one token is computed past a stop token
+        tokens = prompts + outputs - 1
+        if config.async_scheduling:
+            tokens = tokens + ~foreseen  # one token is computed past a stop token
         num_full = sum(group.sliding_window is None for group in config.kv_groups)
         needed = num_full * -(-tokens // config.block_size)
-        if needed > self._usable_blocks:
-            return f"needs {needed} blocks, the pool has {self._usable_blocks}"
-        return None
+        never = (prompts >= config.max_model_len) | (needed > self._usable_blocks)
+        if not config.enable_chunked_prefill:
+            never |= prompts > config.max_num_batched_tokens
+        return never
+
+    def refusal(self, index: int) -> str | None:
+        """Why a request can never run, in words; ``None`` where it can."""
+        if not self.refused[index]:
+            return None
+        prompt, config = self.prompt_tokens[index], self.config
+        if prompt >= config.max_model_len:
+            return f"prompt of {prompt} tokens >= max_model_len {config.max_model_len}"
+        if not config.enable_chunked_prefill and prompt > config.max_num_batched_tokens:
+            return f"prompt of {prompt} tokens > budget {config.max_num_batched_tokens}, unchunked"
+        needed = -(-(prompt + self._num_outputs[index] - 1) // config.block_size)
+        return f"needs {needed} blocks, the pool has {self._usable_blocks}"
 
     def num_covered(self, index: int) -> int:
         """Leading full blocks of the request that have a public key."""
@@ -103,6 +121,6 @@ class Requests:
             self.arrival_ps[index],
             self.prompt_tokens[index],
             self.max_tokens[index],
-            self.priority[index],
+            self._priority[index if len(self._priority) > 1 else 0],
             keys[:num_covered],
         )

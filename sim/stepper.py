@@ -112,7 +112,7 @@ class Stepper:
 
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
-        if self._requests.refusal(index) is not None:
+        if self._requests.refused[index]:
             self.recorder.refused(index)
             return False
         sequence = self._requests.sequence(index)
