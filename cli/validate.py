@@ -109,8 +109,11 @@ def report(difference: Difference) -> list[str]:
 
 def _rows(field: str, theirs: object, ours: object) -> list[tuple[str, str, str]]:
     """One row for a plain value; for a list a few entries from the first that differs."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        differ = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+        return [(f"{field}[{key}]", _text(theirs.get(key)), _text(ours.get(key))) for key in differ]
     if not isinstance(theirs, list) or not isinstance(ours, list):
-        return [(field, str(theirs), str(ours))]
+        return [(field, _text(theirs), _text(ours))]
     longest = max(len(theirs), len(ours))
     first = next(
         number
@@ -127,7 +130,10 @@ def _rows(field: str, theirs: object, ours: object) -> list[tuple[str, str, str]
 
 
 def _entry(values: list[object], number: int) -> str:
-    if number >= len(values):
+    return _text(values[number]) if number < len(values) else "-"
+
+
+def _text(value: object) -> str:
+    if value is None:
         return "-"
-    value = values[number]
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

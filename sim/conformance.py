@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from kvsim.sim.schedule_log import ScheduleLog
     from kvsim.traces.trace import Trace
 
-_AT_CALL: Final = (
+_AT_CALL: Final = (  # causes before what follows from them
     "type",
     "i",
     "ts",
     "t0",
-    "t1",
     "ids",
     "arrived",
     "rejected",
-    "sched",
-    "admitted",
     "preempted",
+    "admitted",
+    "sched",
+    "t1",
     "free_after_schedule",
     "evicted",
     "alloc",
@@ -59,7 +59,7 @@ _NUM_BEFORE: Final = 3
 class Difference:
     """The first place where two schedules differ.
 
-    ``fields`` holds (field, theirs, ours) of all fields that differ there, in the log's order;
+    ``fields`` holds (field, theirs, ours) of all fields that differ there, causes first;
     ``before`` the records just before it, one short line each.
     """
 
@@ -101,8 +101,7 @@ class Comparison:
         self._log = log
         self._without = frozenset(without)
         self._num_called = 0
-        self._applied = (r for r in log.records if r["type"] == "step")
-        self._num_applied = 0
+        self._steps = iter(n for n, record in enumerate(log.records) if record["type"] == "step")
 
     def called(self, record: dict[str, Any]) -> None:
         """Compare what a call decided with the next record of the log."""
@@ -113,8 +112,9 @@ class Comparison:
 
     def applied(self, record: dict[str, Any]) -> None:
         """Compare the results of the oldest open step."""
-        theirs = next(self._applied)
-        self._compare(_place(theirs), _AT_RESULT, theirs, record, self._num_called - 1)
+        position = next(self._steps)
+        theirs = self._log.records[position]
+        self._compare(_place(theirs), _AT_RESULT, theirs, record, position)
 
     def finish(self, ours: ScheduleLog) -> None:
         """Compare what the run left out, the requests and the summary."""
@@ -124,7 +124,11 @@ class Comparison:
             theirs = log.records[position]
             end = {"type": "end of the steps"}
             self._compare(_place(theirs), ("type",), theirs, end, position)
-        for theirs, record in zip(log.requests, ours.requests(), strict=False):
+        requests = ours.requests()
+        if len(requests) != len(log.requests):
+            numbers = ("number", len(log.requests), len(requests))
+            raise _Found(Difference("the requests", [numbers], []))
+        for theirs, record in zip(log.requests, requests, strict=True):
             fields = [key for key in record if key in theirs]
             if theirs["status"] == record["status"] == "rejected":
                 fields.remove("finish_reason")  # the engine's own word
