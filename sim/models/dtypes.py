@@ -54,13 +54,18 @@ KV_FORMATS = {
         *_PLAIN,
         ValueFormat("fp8_per_head", 8, scale_bits=32),
         ValueFormat("int8_per_head", 8, scale_bits=32),
+        ValueFormat("fp8_ds_mla", 8),
         ValueFormat("int4", 4),
         ValueFormat("int4_per_head", 4, scale_bits=32),
         ValueFormat("q8_0", 8, scale_bits=16, group=32),
         ValueFormat("q4_0", 4, scale_bits=16, group=32),
     )
 }
-"""KV cache formats by name; ``fp8``, ``int8`` and ``int4`` are payload only (per-tensor scales)."""
+"""KV cache formats by name; ``fp8``, ``int8`` and ``int4`` are payload only (per-tensor scales).
+
+``fp8_ds_mla`` (DeepSeek's latent: 512 fp8 values, four fp32 scales, 64 rope values in 16 bits = 656
+bytes) has a layout of its own in :class:`kvsim.sim.models.spec.LayerGroup`.
+"""
 
 WEIGHT_FORMATS = {
     form.name: form

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.sim.models.decoder import parse_decoder
+from kvsim.sim.models.falcon import parse_falcon
+from kvsim.sim.models.gemma3n import parse_gemma3n
+from kvsim.sim.models.gpt2 import parse_gpt2
+from kvsim.sim.models.hybrid import parse_jamba, parse_mamba_attention, parse_nemotron_h
 from kvsim.sim.models.opt import parse_opt
 from kvsim.sim.models.reader import ConfigReader, read_config
 
@@ -19,7 +23,18 @@ if TYPE_CHECKING:
     from kvsim.sim.models.spec import ModelSpec
 
 ENCODER_DECODERS = ("bart", "marian", "mbart", "mt5", "pegasus", "t5", "umt5", "whisper")
-PARSERS: dict[str, Callable[[ConfigReader, str, str], ModelSpec]] = {"opt": parse_opt}
+PARSERS: dict[str, Callable[[ConfigReader, str, str], ModelSpec]] = {
+    "bamba": parse_mamba_attention,
+    "falcon": parse_falcon,
+    "gemma3n": parse_gemma3n,
+    "gemma3n_text": parse_gemma3n,
+    "gpt2": parse_gpt2,
+    "gpt_bigcode": parse_gpt2,
+    "granitemoehybrid": parse_mamba_attention,
+    "jamba": parse_jamba,
+    "nemotron_h": parse_nemotron_h,
+    "opt": parse_opt,
+}
 """Families with a parser of their own; all others go to :func:`parse_decoder`."""
 
 

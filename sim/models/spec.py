@@ -14,6 +14,7 @@ from typing import Literal
 
 from kvsim.sim.models.dtypes import kv_format, weight_format
 
+LATENT_TILE = 128
 GroupKind = Literal["full", "sliding", "chunked", "mla", "state"]
 
 
@@ -37,7 +38,7 @@ class LayerGroup:
 
     def kv_heads_per_rank(self, tp: int) -> int:
         """KV heads that one of ``tp`` ranks holds: split down to one, then copied."""
-        return max(1, self.num_kv_heads // tp) if self.num_kv_heads else 0
+        return -(-self.num_kv_heads // tp)
 
     def kv_values_per_rank(self, tp: int = 1) -> int:
         """K and V values a token and layer on one rank (an MLA latent is copied whole)."""
@@ -45,8 +46,20 @@ class LayerGroup:
 
     def layer_kv_bytes(self, kv_dtype: str, tp: int = 1) -> Fraction:
         """Bytes a token in one storing layer on one rank, scales included."""
+        if kv_dtype == "fp8_ds_mla":
+            return self._fp8_latent_bytes()
         heads = self.kv_heads_per_rank(tp) * (2 if self.v_head_dim else 1)
         return kv_format(kv_dtype).bytes_of(self.kv_values_per_rank(tp), heads)
+
+    def _fp8_latent_bytes(self) -> Fraction:
+        """FlashMLA's format: the latent in fp8, a scale for each 128 values, rope in 16 bits."""
+        if self.kind == "state":
+            return Fraction(0)
+        if self.kind != "mla":
+            raise ValueError("KV dtype 'fp8_ds_mla' is for MLA models only; use 'fp8'")
+        rope = self.head_dim % LATENT_TILE
+        latent = self.head_dim - rope
+        return Fraction(latent + latent // LATENT_TILE * 4 + 2 * rope)
 
     def tokens_kept(self, length: int) -> int:
         """Tokens of a sequence of ``length`` whose KV such a layer needs for the next step."""
@@ -161,16 +174,17 @@ class ModelSpec:
     def weights_bytes(self, weight_dtype: str = "auto", tp: int = 1) -> int:
         """Bytes of the weights on one of ``tp`` ranks, rounded up.
 
-        The layers' matrices take ``weight_dtype``; embeddings, norms, head and the rest stay in
-        the model's dtype when ``weight_dtype`` is a quantised one. Norms are copied on every rank,
-        KV projections where ranks outnumber KV heads.
+        The layers' matrices take ``weight_dtype`` (``mxfp4``: the experts only); embeddings, norms,
+        head and the rest stay in the model's dtype when ``weight_dtype`` is a quantised one. Norms
+        are copied on every rank, KV projections where ranks outnumber KV heads.
         """
         chosen = (self.weight_dtype or self.dtype) if weight_dtype == "auto" else weight_dtype
         linear = weight_format(chosen)
         plain = linear if linear.payload_bits >= 16 else weight_format(self.dtype)
         counts = self.params
-        split = linear.bytes_of(counts.layer_linear) + plain.bytes_of(
-            counts.embedding + counts.head + counts.other
+        packed = counts.experts if linear.name == "mxfp4" else counts.layer_linear
+        split = linear.bytes_of(packed) + plain.bytes_of(
+            counts.layer_linear - packed + counts.embedding + counts.head + counts.other
         )
         copies = self._copied_kv_params(tp)
         return math.ceil(
