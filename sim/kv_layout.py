@@ -5,7 +5,7 @@
     block (one id)          one of the tables below, layers_per_group layers high
     ┌──────────────┐        full attention     KVGroup(None)
     │ K V  layer 0 │        sliding window     KVGroup(1024), as many tables as its layers need
-    │ K V  layer 1 │        fixed state        KVGroup(None) with one block a request
+    │ K V  layer 1 │        fixed state        one block a request, not in kv_groups
     │ ...          │
     └──────────────┘        all tables take their blocks from the one pool
 
@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvsim.policies.scheduler_config import KVGroup
-from kvsim.sim.models.grouping import EngineGroups, engine_groups
+from kvsim.sim.models.grouping import EngineGroup, EngineGroups, engine_groups
 
 if TYPE_CHECKING:
     from kvsim.sim.models import ModelSpec
@@ -38,6 +39,8 @@ class BlockLayout:
     page_bytes: int
     """Bytes of one block in one layer."""
     tables: EngineGroups
+    block_sizes: tuple[int, ...]
+    """Tokens a block of each growing table holds; more where its layers' tokens are smaller."""
 
     @property
     def block_bytes(self) -> int:
@@ -45,35 +48,55 @@ class BlockLayout:
         return self.page_bytes * self.tables.layers_per_group
 
     @property
+    def growing(self) -> tuple[EngineGroup, ...]:
+        """Tables that grow with the sequence, in engine order."""
+        return tuple(table for table in self.tables.groups if table.layers.kind != "state")
+
+    @property
     def kv_groups(self) -> tuple[KVGroup, ...]:
-        """One entry a block table that grows with the sequence, windows in table order."""
-        return tuple(
-            KVGroup(table.layers.window)
-            for table in self.tables.groups
-            if table.layers.kind != "state"
-        )
+        """One entry a growing table, windows in table order."""
+        return tuple(KVGroup(table.layers.window) for table in self.growing)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every growing table has the same tokens a block."""
+        return len(set(self.block_sizes)) <= 1
 
     @property
     def num_state_tables(self) -> int:
         """Tables that take one block a request for as long as it runs."""
-        return sum(table.layers.kind == "state" for table in self.tables.groups)
+        return len(self.tables.groups) - len(self.growing)
 
-    def blocks_for(self, length: int, step_tokens: int = 0) -> int:
-        """Blocks that a sequence of ``length`` tokens holds at most.
+    def table_blocks(self, length: int, step_tokens: int) -> tuple[int, ...]:
+        """Blocks that a sequence of ``length`` tokens may hold, by growing table.
 
         A window keeps its tokens and those of the step being computed (``step_tokens``), plus one
         block because it need not start at a block's edge (vLLM's ``max_memory_usage_bytes``).
         """
-        blocks = self.num_state_tables
-        for group in self.kv_groups:
-            if group.sliding_window is None:
-                blocks += math.ceil(length / self.block_size)
+        blocks = []
+        for table, size in zip(self.growing, self.block_sizes, strict=True):
+            whole = math.ceil(length / size)
+            if table.layers.window is None:
+                blocks.append(whole)
             else:
-                kept = min(group.sliding_window - 1 + step_tokens, length)
-                blocks += min(
-                    math.ceil(kept / self.block_size) + 1, math.ceil(length / self.block_size)
-                )
-        return blocks
+                kept = min(table.layers.window - 1 + step_tokens, length)
+                blocks.append(min(math.ceil(kept / size) + 1, whole))
+        return tuple(blocks)
+
+    def blocks_for(self, length: int, step_tokens: int = 1) -> int:
+        """Blocks of the pool that a sequence of ``length`` tokens may hold, all tables."""
+        return sum(self.table_blocks(length, step_tokens)) + self.num_state_tables
+
+    def charged_blocks(self, length: int, step_tokens: int) -> int:
+        """Blocks by which the engine's log divides the pool: bytes of real layers, rounded up."""
+        states = [t.num_layers for t in self.tables.groups if t.layers.kind == "state"]
+        pages = sum(states) + sum(
+            table.num_layers * blocks
+            for table, blocks in zip(
+                self.growing, self.table_blocks(length, step_tokens), strict=True
+            )
+        )
+        return -(-pages // self.tables.layers_per_group)
 
 
 def block_layout(
@@ -82,23 +105,23 @@ def block_layout(
     """Layout of ``model`` for blocks of at least ``block_size`` tokens on one of ``tp`` ranks."""
     name = model.kv_dtype(kv_dtype)
     tables = engine_groups(model)
-    tokens = [
-        table.layers.layer_kv_bytes(name, tp)
-        for table in tables.groups
-        if table.layers.kind != "state"
-    ]
+    tokens = [t.layers.layer_kv_bytes(name, tp) for t in tables.groups if t.layers.kind != "state"]
     states = [
-        math.ceil(table.layers.state_bytes / tp)
-        for table in tables.groups
-        if table.layers.kind == "state"
+        math.ceil(Fraction(t.layers.state_bytes, tp))
+        for t in tables.groups
+        if t.layers.kind == "state"
     ]
+    if not tables.groups:
+        raise ValueError(f"{model.name} keeps nothing of a sequence, so there is no KV pool")
     if states and tokens:
         needed = math.ceil(max(states) / max(tokens))
         if needed > block_size:
             block_size = -(-needed // STATE_BLOCK_MULTIPLE) * STATE_BLOCK_MULTIPLE
-    pages = [math.ceil(token * block_size) for token in tokens] + states
-    if not pages:
-        raise ValueError(
-            f"{model.name} keeps nothing of a sequence, so there is no KV pool to plan"
-        )
-    return BlockLayout(block_size, max(pages), tables)
+    page = max(math.ceil(bytes_ * block_size) for bytes_ in [*tokens, Fraction(0)])
+    sizes = tuple(
+        block_size * int(page // (bytes_ * block_size))
+        if page % (bytes_ * block_size) == 0
+        else block_size
+        for bytes_ in tokens
+    )
+    return BlockLayout(block_size, max([page, *states]), tables, sizes)

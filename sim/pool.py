@@ -55,6 +55,25 @@ class Pool:
         """Blocks times block size, as the engine's log prints it for one full-attention group."""
         return self.num_blocks * self.block_size
 
+    def max_concurrency(self, length: int, step_tokens: int = 1) -> float:
+        """Count requests of ``length`` tokens at once, as the engine's log prints it.
+
+        A floor, not a limit: blocks are given as a request grows. ``step_tokens`` is the token
+        budget, which windows keep beside their own tokens.
+        """
+        return self.num_blocks / self.layout.charged_blocks(length, step_tokens)
+
+    def longest_request(self, limit: int, step_tokens: int = 1) -> int:
+        """Tokens of the longest lone request, at most ``limit``; the null block is not usable."""
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.layout.blocks_for(middle, step_tokens) <= self.num_blocks - 1:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
 
 def plan_pool(
     model: ModelSpec,

@@ -6,7 +6,7 @@ import pytest
 
 from kvsim.sim.cost_sources import build_cost
 from kvsim.sim.hardware import load_hardware
-from kvsim.sim.models import load_model
+from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.profile_file import dump_profile, load_bundled_profile
 
 LLAMA = load_model("llama-3.1-8b")
@@ -97,3 +97,42 @@ def test_errors_name_the_choices() -> None:
         build_cost("auto", LLAMA, H100, kv_dtype="fp9")
     with pytest.raises(ValueError, match="attention_factor=0 must be finite"):
         build_cost("auto", LLAMA, H100, attention_factor=0)
+
+
+def test_experts_read_more_weights_the_more_tokens_there_are() -> None:
+    model = load_model("mixtral-8x7b")
+    gemm = build_cost("auto", model, H100).gemm
+    assert model.experts is not None
+    assert model.experts.distinct(1) == pytest.approx(2)
+    assert gemm.at(1) < gemm.at(4) < gemm.at(16) < gemm.at(4096) < gemm.at(40_000)
+    dense_ps = build_cost("auto", load_model("llama-3.1-8b"), H100).gemm.at(1)
+    share = (model.params.layer_linear - 32 * 6 * model.experts.params_each) / (
+        LLAMA.params.layer_linear
+    )
+    assert gemm.at(1) == pytest.approx(dense_ps * share, rel=0.01)
+
+
+def test_windows_latents_and_states_have_terms_of_their_own() -> None:
+    gemma = build_cost("datasheet", load_model("gemma-3-27b"), H100)
+    assert [g.window for g in gemma.attention] == [None, *[1024] * 6]
+    assert [g.window_index for g in gemma.attention] == [0, 0, 1, 2, 3, 4, 5]
+    near = gemma.step((), 1, 50_000, (1024,) * 6)[0]
+    assert near < gemma.step((), 1, 50_000)[0]
+    shared = build_cost("datasheet", load_model("gemma-3n-e4b"), H100)
+    assert sum(g.decode_ps for g in shared.attention) == 35 * 12_000_000
+    latent = build_cost("datasheet", load_model("deepseek-v2-lite"), H100).attention[0]
+    expanded = 27 * 16 * (192 + 128) / (32 * 32 * 256)
+    llama = build_cost("datasheet", LLAMA, H100).attention[0]
+    assert latent.area_fs == pytest.approx(llama.area_fs * expanded, rel=1e-3)
+    states = build_cost("datasheet", load_model("qwen3-next-80b-a3b"), H100)
+    assert states.decode_run(4, 400).slope_ps > 0
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_every_model_has_a_cost_on_every_kind_of_card(name: str) -> None:
+    model = load_model(name)
+    for card in ("h100-sxm", "t4", "m4-max-128gb", "cpu-laptop"):
+        cost = build_cost("auto", model, load_hardware(card))
+        one, many = (cost.step((), batch, 100 * batch)[0] for batch in (1, 64))
+        assert 0 < one <= many
+        assert cost.step([(512, 0)], 0, 0)[0] > 0

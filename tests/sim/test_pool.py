@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvsim.policies.scheduler_config import KVGroup
 from kvsim.sim.hardware import GIB, load_hardware
-from kvsim.sim.models import load_model
+from kvsim.sim.kv_layout import block_layout
+from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.pool import plan_pool
 
 LLAMA = load_model("llama-3.1-8b")
@@ -113,3 +115,78 @@ def test_blocks_never_exceed_the_pool(
     )
     assert pool.num_blocks * pool.block_bytes + pool.remainder_bytes == pool.kv_bytes
     assert pool.remainder_bytes >= 0
+
+
+def test_mixed_layers_become_tables_of_equal_height() -> None:
+    layout = block_layout(load_model("gemma-3-27b"), 16)
+    assert [t.num_layers for t in layout.tables.groups] == [10, 9, 9, 9, 9, 8, 8]
+    assert layout.tables.layers_per_group == 10
+    assert layout.tables.padding_layers == 8
+    assert layout.kv_groups == (KVGroup(None), *(KVGroup(1024),) * 6)
+    assert layout.block_bytes == 16 * 10 * 2 * 16 * 128 * 2
+    assert layout.blocks_for(16_000, 1) == 1000 + 6 * (1024 // 16 + 1)
+    assert layout.blocks_for(160, 8192) == 7 * 10
+    even = block_layout(load_model("gpt-oss-20b"), 16)
+    assert even.kv_groups == (KVGroup(None), KVGroup(128))
+
+
+def test_nearly_equal_groups_are_padded_not_split() -> None:
+    layout = block_layout(load_model("gemma-3-1b"), 16)
+    assert layout.tables.layers_per_group == 4
+    assert len(layout.kv_groups) == 1 + 6
+
+
+def test_a_state_raises_the_block_size() -> None:
+    """vLLM's log for Qwen3-Next: attention block size 544, so that a page holds the state."""
+    layout = block_layout(load_model("qwen3-next-80b-a3b"), 16)
+    assert layout.block_size == 544
+    assert layout.num_state_tables == 3
+    assert layout.kv_groups == (KVGroup(None),)
+    assert layout.blocks_for(1, 1) == 1 + 3
+    assert layout.blocks_for(545, 1) == 2 + 3
+
+
+def test_smaller_tokens_get_more_of_them_a_block() -> None:
+    layout = block_layout(load_model("gemma-4-31b"), 16)
+    assert layout.block_sizes == (32, 16, 16, 16, 16, 16)
+    assert not layout.uniform
+    assert layout.page_bytes == 16 * 2 * 16 * 256 * 2
+    assert block_layout(LLAMA, 16).uniform
+
+
+def test_concurrency_as_the_log_prints_it_and_the_longest_request() -> None:
+    pool = plan_pool(LLAMA, H100, num_blocks=2588)
+    assert pool.max_concurrency(32_768) == pytest.approx(41_408 / 32_768)
+    assert pool.longest_request(131_072) == 2587 * 16
+    assert pool.longest_request(1000) == 1000
+    mixed = plan_pool(load_model("gemma-3-27b"), H100, num_blocks=10_000)
+    longest = mixed.longest_request(10**6, 2048)
+    assert mixed.layout.blocks_for(longest, 2048) <= 9999
+    assert mixed.layout.blocks_for(longest + 1, 2048) > 9999
+
+
+def test_opt_13b_on_the_papers_card() -> None:
+    """SOSP'23: 26 GB of weights and about 12 GB of KV on a 40 GB card."""
+    model = load_model("opt-13b")
+    pool = plan_pool(model, load_hardware("a100-40gb"), max_num_seqs=256)
+    assert pool.terms[1].num_bytes / 40e9 == pytest.approx(0.65, abs=0.015)
+    assert pool.kv_bytes / 40e9 == pytest.approx(0.30, abs=0.03)
+
+
+@given(
+    st.sampled_from(bundled_models()),
+    st.sampled_from([8, 16, 32]),
+    st.integers(1, 40_000),
+    st.integers(1, 8192),
+)
+def test_blocks_grow_with_length_and_windows_never_cost_more(
+    name: str, block_size: int, length: int, step_tokens: int
+) -> None:
+    layout = block_layout(load_model(name), block_size)
+    blocks = layout.table_blocks(length, step_tokens)
+    for held, size in zip(blocks, layout.block_sizes, strict=True):
+        assert 0 < held <= -(-length // size)
+    assert layout.blocks_for(length + 1, step_tokens) >= layout.blocks_for(length, step_tokens)
+    assert layout.page_bytes >= max(
+        table.layers.layer_kv_bytes("bf16") for table in layout.tables.groups
+    )
