@@ -1,10 +1,10 @@
 """The main loop: SimPy callbacks around one engine.
 
-Two short functions, ``_arrive`` and ``_boundary``, hold it all. The engine says when its next
-boundary is; an arrival may bring it forward (``cut``). Timers are never interrupted: each carries
-a generation number, and one whose number is old is dropped. Arrivals are URGENT, so a request that
-arrives exactly at a boundary is seen by that boundary's scheduling call. The clock is the
-engine's: integer picoseconds.
+Two short functions, ``_boundary`` and ``_plan``, hold it all. The engine says when its next
+boundary is; a known arrival may bring it forward (``cut``), so no timer is ever taken back. A busy
+engine is handed the requests that arrived since its last boundary, each at its own time; an idle
+one is woken by an URGENT arrival event. A request that arrives exactly at a boundary is seen by
+that boundary's scheduling call. The clock is the engine's: integer picoseconds.
 """
 
 from __future__ import annotations
@@ -41,20 +41,18 @@ class Engine(Protocol):
 
     def add(self, index: int, now_ps: int) -> bool: ...
     def plan(self, now_ps: int) -> int | None: ...
-    def cut(self, now_ps: int) -> int | None: ...
+    def cut(self, arrival_ps: int) -> int: ...
     def apply(self, now_ps: int) -> None: ...
 
 
 class _Timer(Event):
-    """An event that happens by itself and carries the generation it was armed in."""
+    """An event that happens by itself (SimPy's ``Timeout`` without its checks)."""
 
-    def __init__(
-        self, env: simpy.Environment, callback: Callable[[Event], None], generation: int
-    ) -> None:
+    def __init__(self, env: simpy.Environment, callback: Callable[[Event], None]) -> None:
         self.env = env
         self.callbacks = [callback]
         self._ok = True
-        self._value = generation
+        self._value = None
 
 
 class Driver:
@@ -68,17 +66,15 @@ class Driver:
     ) -> None:
         self._engine = engine
         self._arrivals = requests.arrival_ps
+        self._num_requests = len(requests)
         self._next = 0
         self._env = simpy.Environment(0)
-        self._generation = 0
-        self._idle = True
         self._on_progress = on_progress
         self._stop = False
 
     def run(self) -> bool:
         """Run until nothing is left; False if it was stopped by Ctrl-C before that."""
-        if self._arrivals:
-            self._post(self._arrive, self._arrivals[0], URGENT)
+        self._await_arrival()
         previous = None
         if threading.current_thread() is threading.main_thread():
             previous = signal.signal(signal.SIGINT, self._on_sigint)
@@ -89,47 +85,53 @@ class Driver:
                 signal.signal(signal.SIGINT, previous)
         return not self._stop
 
-    def _arrive(self, _event: Event) -> None:
-        """All requests of this instant arrive: an idle engine is called, a leap is cut."""
-        now, engine, arrivals = self._env.now, self._engine, self._arrivals
-        entered = False
-        while self._next < len(arrivals) and arrivals[self._next] == now:
-            entered = engine.add(self._next, now) or entered
-            self._next += 1
-        if entered:
-            if self._idle:
-                self._arm(self._call, now)
-            elif (boundary_ps := engine.cut(now)) is not None:
-                self._arm(self._boundary, boundary_ps)
-        if self._next < len(arrivals):
-            self._post(self._arrive, arrivals[self._next], URGENT)
-        if self._on_progress is not None:
-            self._on_progress(self._next, len(arrivals))
+    def _boundary(self, _event: Event) -> None:
+        """A step (or leap) ends: its results are applied, then the next one is planned."""
+        now_ps = self._env.now
+        self._take_arrivals(now_ps)
+        self._engine.apply(now_ps)
+        self._plan(now_ps)
+
+    def _plan(self, now_ps: int) -> None:
+        """Scheduling calls are due; a leap ends early at the next arrival that could enter."""
+        engine = self._engine
+        boundary_ps = engine.plan(now_ps)
         if self._stop:
             raise simpy.core.StopSimulation(None)
-
-    def _boundary(self, event: Event) -> None:
-        """A step (or leap) ends: its results are applied, the next one is planned."""
-        if event._value == self._generation:  # else a timer that was replaced
-            self._engine.apply(self._env.now)
-            self._call(event)
-
-    def _call(self, event: Event) -> None:
-        if event._value != self._generation:
+        if boundary_ps is None:
+            self._await_arrival()
             return
-        boundary_ps = self._engine.plan(self._env.now)
-        self._idle = boundary_ps is None
-        if boundary_ps is not None:
-            self._arm(self._boundary, boundary_ps)
+        if self._next < self._num_requests:
+            arrival_ps = self._arrivals[self._next]
+            if arrival_ps < boundary_ps:
+                boundary_ps = engine.cut(arrival_ps)
+        self._post(self._boundary, boundary_ps, NORMAL)
 
-    def _arm(self, callback: Callable[[Event], None], at_ps: int) -> None:
-        self._idle = False
-        self._generation += 1
-        self._post(callback, at_ps, NORMAL)
+    def _await_arrival(self) -> None:
+        if self._next < self._num_requests:
+            self._post(self._arrive, self._arrivals[self._next], URGENT)
+
+    def _arrive(self, _event: Event) -> None:
+        """Requests arrive at an idle engine: it is called at once."""
+        now_ps = self._env.now
+        self._take_arrivals(now_ps)
+        self._plan(now_ps)
+
+    def _take_arrivals(self, now_ps: int) -> None:
+        """Hand over all requests that arrived up to now, each at its own time."""
+        arrivals, number, num_requests = self._arrivals, self._next, self._num_requests
+        if number == num_requests or arrivals[number] > now_ps:
+            return
+        while number < num_requests and arrivals[number] <= now_ps:
+            self._engine.add(number, arrivals[number])
+            number += 1
+        self._next = number
+        if self._on_progress is not None:
+            self._on_progress(number, num_requests)
 
     def _post(self, callback: Callable[[Event], None], at_ps: int, priority: int) -> None:
         env = self._env
-        env.schedule(_Timer(env, callback, self._generation), priority, at_ps - env.now)
+        env.schedule(_Timer(env, callback), priority, at_ps - env.now)
 
     def _on_sigint(self, _signal: int, _frame: object) -> None:
         self._stop = True

@@ -27,11 +27,9 @@ def steps_to_reach(first_ps: int, slope_ps: int, elapsed_ps: int) -> int:
     if slope_ps == 0:
         return -(-elapsed_ps // first_ps)
     u = 2 * first_ps - slope_ps
-    steps = max((isqrt(u * u + 8 * slope_ps * elapsed_ps) - u) // (2 * slope_ps), 0)
-    while steps_ps(first_ps, slope_ps, steps) < elapsed_ps:
+    steps = (isqrt(u * u + 8 * slope_ps * elapsed_ps) - u) // (2 * slope_ps)  # at most 1 off
+    while steps * first_ps + slope_ps * (steps * (steps - 1) // 2) < elapsed_ps:
         steps += 1
-    while steps and steps_ps(first_ps, slope_ps, steps - 1) >= elapsed_ps:
-        steps -= 1
     return steps
 
 

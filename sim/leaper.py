@@ -109,6 +109,10 @@ class Member:
         self.holding = Holding(path)
 
 
+def _by_order(member: Member) -> int:
+    return member.order
+
+
 class Flight:
     """A launched step whose results are not applied yet; ``ending`` get their last token then."""
 
@@ -157,7 +161,6 @@ class Leaper:
         self._partial: Member | None = None
         self._num_admitted = 0
         self._cause = "step"
-        self._cuttable = False
         self._head_needs = 0
         self._queue_noted = False
         self._now_ps = 0
@@ -188,7 +191,9 @@ class Leaper:
         self._watched = self._caching and prefix is not None and prefix.covers_output
         self._users: dict[int, int] = {}
         self._growers: dict[int, set[Member]] = {}
-        self._contested: set[Member] = set()
+        self._contested: list[set[Member]] = [set() for _ in range(self._block_size)]
+        self._num_contested = 0
+        self._newly_contested: list[Member] = []
 
     # ---- the four verbs --------------------------------------------------------------------
 
@@ -198,8 +203,6 @@ class Leaper:
             self._recorder.refused(index)
             return False
         waiting = self._waiting
-        if not waiting:
-            self._cuttable = True
         waiting.append(index)
         self._queue_noted = True
         self._recorder.queue(now_ps, len(waiting))
@@ -221,30 +224,28 @@ class Leaper:
             self._recorder.queue(now_ps, waiting, self._cause)
             self._recorder.set_waiting(now_ps, waiting > 0)
             self._queue_noted = waiting > 0
-        self._cuttable = False
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
         if called:
             return self._boundary_ps(self._leap_steps)
-        return self._flight.end_ps if self._flight is not None else None
+        return None if self._flight is None else self._flight.end_ps
 
-    def cut(self, now_ps: int) -> int | None:
-        """End the leap at the first boundary from now on, if the arrival may enter there.
+    def cut(self, arrival_ps: int) -> int:
+        """End the leap at the first boundary from ``arrival_ps`` on, if that request may enter.
 
-        A request behind one that waits changes nothing.
+        One behind a request that waits changes nothing.
         """
-        if not self._cuttable or self._leap_steps <= 1:
-            return None
-        self._cuttable = False
-        elapsed_ps = now_ps - self._leap_start_ps
-        steps = steps_to_reach(self._first_ps, self._slope_ps, elapsed_ps) + self._lag
-        if steps < 1:
-            steps = 1
-        if steps >= self._leap_steps:
-            return None
-        self._leap_steps = steps
-        return self._boundary_ps(steps)
+        steps = self._leap_steps
+        if steps > 1 and not self._waiting:
+            elapsed_ps = arrival_ps - self._leap_start_ps
+            reached = steps_to_reach(self._first_ps, self._slope_ps, elapsed_ps) + self._lag
+            if reached < steps:
+                self._leap_steps = steps = reached or 1
+        if steps:
+            return self._boundary_ps(steps)
+        assert self._flight is not None, "an idle engine has no boundary"
+        return self._flight.end_ps
 
     def apply(self, now_ps: int) -> None:
         """Commit the leap; results of the oldest step in flight: last tokens, frees."""
@@ -320,7 +321,7 @@ class Leaper:
         if preempted:
             demand = self._demand[(v - 1) % block_size]
         self._num_empty += demand * block_size - batch
-        if self._contested:
+        if self._num_contested:
             self._publish_contested()
         context = batch * v - self._sum_x
         items: list[tuple[Member, int]] = []
@@ -349,7 +350,7 @@ class Leaper:
         for member in self._pop_ending():
             flight.ending.append(member)
             if self._requests.foreseen[member.index]:
-                if member in self._contested:  # it still holds its blocks for this call
+                if member.contested:  # it still holds its blocks for this call
                     self._cache.publish(member.holding, self._public(self._v - 1 - member.x))
                 self._leave(member)
         return sum(member.decoding for member in flight.ending)
@@ -493,7 +494,7 @@ class Leaper:
             steps = self._last_steps[0][0] - v + 1
             if valid is not None and valid < steps:
                 steps = valid
-            if steps > 1 and self._contested:
+            if steps > 1 and self._num_contested:
                 steps = min(steps, self._next_publication() - v)
             if steps > 1:
                 steps = self._within_memory(steps)
@@ -650,7 +651,15 @@ class Leaper:
         for segment in self._paths.path(index):
             self._users[segment] = self._users.get(segment, 0) + 1
             for member in self._growers.get(segment, ()):
-                self._contested.add(member)
+                self._contest(member)
+
+    def _contest(self, member: Member) -> None:
+        """From now on the member's blocks get their keys on time."""
+        if not member.contested:
+            member.contested = True
+            self._contested[member.x % self._block_size].add(member)
+            self._num_contested += 1
+            self._newly_contested.append(member)
 
     def _unwatch(self, member: Member) -> None:
         for segment in self._paths.path(member.index):
@@ -666,10 +675,13 @@ class Leaper:
             self._growers.setdefault(segment, set()).add(member)
             present = segments.get(segment)
             if self._users[segment] > 1 or (present and present[-1].high > holding.published):
-                self._contested.add(member)
+                self._contest(member)
 
     def _stop_growing(self, member: Member) -> None:
-        self._contested.discard(member)
+        if member.contested:
+            member.contested = False
+            self._contested[member.x % self._block_size].discard(member)
+            self._num_contested -= 1
         for segment, _ in member.holding.path[:-1]:
             growers = self._growers.get(segment)
             if growers is not None:
@@ -679,15 +691,19 @@ class Leaper:
 
     def _publish_contested(self) -> None:
         """Keys of blocks filled up to this call, in the order of the running list."""
-        for member in sorted(self._contested, key=lambda member: member.order):
+        due = self._contested[(self._v - self._lag) % self._block_size]
+        if self._newly_contested:
+            due = due.union(member for member in self._newly_contested if member.contested)
+            self._newly_contested.clear()
+        for member in sorted(due, key=_by_order) if len(due) > 1 else due:
             self._cache.publish(member.holding, self._public(self._v - member.x))
 
     def _next_publication(self) -> int:
         """First call after this one that fills a block others may ask for."""
-        after = self._v + 1 - self._lag
-        return min(
-            self._v + 1 + (member.x - after) % self._block_size for member in self._contested
-        )
+        v = self._v + 1
+        while not self._contested[(v - self._lag) % self._block_size]:
+            v += 1
+        return v
 
     # ---- memory ----------------------------------------------------------------------------
 

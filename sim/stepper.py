@@ -141,9 +141,9 @@ class Stepper:
             self.num_audited += 1
         return self._in_flight[0].end_ps if self._in_flight else None
 
-    def cut(self, now_ps: int) -> int | None:  # noqa: ARG002 - a single step is never cut
-        """A step cannot be shortened: the boundary stays."""
-        return None
+    def cut(self, arrival_ps: int) -> int:  # noqa: ARG002 - a step cannot be shortened
+        """Return the boundary of an arrival at ``arrival_ps``: here the next one, always."""
+        return self._in_flight[0].end_ps
 
     def apply(self, now_ps: int) -> None:
         """Results of the oldest step in flight: tokens grow, first tokens, finishes, frees."""
