@@ -1,0 +1,209 @@
+"""Paged allocator: hits, what an admission needs, growth, windows and the keys they keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.sequence import Sequence
+
+CONFIG = SchedulerConfig(block_size=4, num_gpu_blocks=11, max_num_batched_tokens=16)
+
+
+def make_sequence(index: int, prompt_tokens: int, public: str = "") -> Sequence:
+    """A sequence whose leading blocks have the letters of ``public`` as chained keys."""
+    keys = [public[: end + 1] for end in range(len(public))]
+    return Sequence(index, f"r{index}", 0, prompt_tokens, 50, 0, keys)
+
+
+def enter(allocator: PagedAllocator, sequence: Sequence, tokens: int | None = None) -> int:
+    """Admit with ``tokens`` new tokens (all by default); returns the hit."""
+    hit = allocator.find_hit(sequence)
+    tokens = sequence.known - hit.tokens if tokens is None else tokens
+    allocator.admit(sequence, hit, tokens)
+    sequence.computed = hit.tokens + tokens
+    return hit.tokens
+
+
+def table(allocator: PagedAllocator, sequence: Sequence, group: int = 0) -> list[int]:
+    return [block.id for block in allocator.groups[group].tables[sequence.index]]
+
+
+def test_a_prompt_takes_the_blocks_of_its_chunk_only() -> None:
+    allocator = PagedAllocator(CONFIG)
+    sequence = make_sequence(0, prompt_tokens=20)
+    enter(allocator, sequence, tokens=6)
+    assert table(allocator, sequence) == [1, 2]
+    assert allocator.grow(sequence, 2)
+    assert table(allocator, sequence) == [1, 2]  # the second block had room
+    sequence.computed += 2
+    assert allocator.grow(sequence, 1)
+    assert table(allocator, sequence) == [1, 2, 3]
+    allocator.check_invariants()
+
+
+def test_blocks_are_hit_in_the_call_that_fills_them() -> None:
+    allocator = PagedAllocator(CONFIG)
+    enter(allocator, make_sequence(0, 9, "ab"))
+    second = make_sequence(1, 11, "abc")
+    assert enter(allocator, second) == 8
+    assert table(allocator, second) == [1, 2, 4]
+
+
+def test_the_last_block_of_a_whole_hit_is_computed_again_as_a_duplicate() -> None:
+    allocator = PagedAllocator(CONFIG)
+    enter(allocator, make_sequence(0, 8, "ab"))
+    second = make_sequence(1, 8, "ab")
+    assert enter(allocator, second) == 4
+    assert table(allocator, second) == [1, 3]
+    assert allocator.pool.num_duplicates == 1
+
+
+def test_a_hit_ends_at_the_first_block_that_is_missing() -> None:
+    allocator = PagedAllocator(CONFIG)
+    enter(allocator, make_sequence(0, 12, "abc"))
+    assert allocator.find_hit(make_sequence(1, 16, "axc")).tokens == 4
+    assert allocator.find_hit(make_sequence(1, 16, "xbc")).tokens == 0
+
+
+def test_finding_a_hit_changes_nothing() -> None:
+    allocator = PagedAllocator(CONFIG)
+    first = make_sequence(0, 12, "abc")
+    enter(allocator, first)
+    allocator.release(first)
+    before = [block.id for block in allocator.pool.free_queue]
+    assert allocator.find_hit(make_sequence(1, 20, "abc")).tokens == 12
+    assert [block.id for block in allocator.pool.free_queue] == before
+
+
+def test_without_caching_nothing_is_hit_and_blocks_return_to_the_front() -> None:
+    allocator = PagedAllocator(replace(CONFIG, enable_prefix_caching=False))
+    first = make_sequence(0, 12, "abc")
+    enter(allocator, first)
+    assert allocator.find_hit(make_sequence(1, 20, "abc")).tokens == 0
+    allocator.release(first)
+    assert [block.id for block in allocator.pool.free_queue][:4] == [3, 2, 1, 4]
+
+
+def test_growth_that_fails_takes_nothing() -> None:
+    allocator = PagedAllocator(replace(CONFIG, num_gpu_blocks=4))
+    first, second = make_sequence(0, 8), make_sequence(1, 4)
+    enter(allocator, first)
+    enter(allocator, second)
+    assert not allocator.grow(first, 1)
+    assert table(allocator, first) == [1, 2]
+    allocator.release(second)
+    assert allocator.grow(first, 1)
+
+
+def refusal(
+    allocator: PagedAllocator, sequence: Sequence, tokens: int, *, idle: bool = False
+) -> str | None:
+    return allocator.refusal(sequence, allocator.find_hit(sequence), tokens, idle=idle)
+
+
+def test_why_a_sequence_cannot_enter() -> None:
+    allocator = PagedAllocator(CONFIG)  # 10 blocks
+    enter(allocator, make_sequence(0, 16))  # 6 free
+    assert refusal(allocator, make_sequence(1, 24), 24) is None
+    assert refusal(allocator, make_sequence(1, 25), 25) == "blocks"
+    assert refusal(allocator, make_sequence(1, 25), 16) == "admission rule"  # the chunk would fit
+    lax = PagedAllocator(replace(CONFIG, scheduler_reserve_full_isl=False))
+    enter(lax, make_sequence(0, 16))
+    assert refusal(lax, make_sequence(1, 25), 16) is None
+
+
+def test_the_watermark_is_kept_unless_nothing_runs() -> None:
+    allocator = PagedAllocator(replace(CONFIG, watermark=0.19))  # int(0.19 * 11) = 2 blocks
+    assert refusal(allocator, make_sequence(1, 40), 16, idle=True) is None
+    assert refusal(allocator, make_sequence(1, 40), 16) == "admission rule"
+    assert refusal(allocator, make_sequence(1, 32), 16) is None
+
+
+def test_hit_blocks_that_nobody_holds_are_needed_too() -> None:
+    allocator = PagedAllocator(replace(CONFIG, num_gpu_blocks=6))  # 5 blocks
+    first = make_sequence(0, 12, "abc")
+    enter(allocator, first)
+    again = make_sequence(1, 20, "abc")
+    assert refusal(allocator, again, 8) is None  # 3 shared, 2 new, 2 free
+    longer = make_sequence(1, 21, "abc")
+    assert refusal(allocator, longer, 9) == "blocks"
+    allocator.release(first)
+    assert refusal(allocator, again, 8) is None  # 3 of the 5 free ones are its own
+    assert refusal(allocator, longer, 9) == "blocks"
+
+
+def test_blocks_that_fall_out_of_a_window_are_given_up() -> None:
+    allocator = PagedAllocator(replace(CONFIG, kv_groups=(KVGroup(sliding_window=6),)))
+    sequence = make_sequence(0, 12)
+    enter(allocator, sequence)
+    assert table(allocator, sequence) == [1, 2, 3]
+    assert allocator.grow(sequence, 1)  # 12 - 6 + 1 = 7 tokens are of no more use
+    assert table(allocator, sequence) == [0, 2, 3, 4]
+    sequence.computed += 1
+    assert allocator.groups[0].skipped(13) == 2
+    assert allocator.grow(sequence, 1)
+    assert table(allocator, sequence) == [0, 0, 3, 4]
+    assert allocator.num_held(sequence) == 2
+    allocator.check_invariants()
+
+
+def test_tokens_in_flight_keep_their_window() -> None:
+    allocator = PagedAllocator(replace(CONFIG, kv_groups=(KVGroup(sliding_window=6),)))
+    sequence = make_sequence(0, 12)
+    enter(allocator, sequence)
+    sequence.in_flight = 4
+    assert allocator.grow(sequence, 1)
+    assert table(allocator, sequence) == [1, 2, 3, 4]
+
+
+def test_a_window_needs_only_the_last_blocks_of_a_hit() -> None:
+    allocator = PagedAllocator(replace(CONFIG, kv_groups=(KVGroup(sliding_window=5),)))
+    first = make_sequence(0, 16, "abcd")
+    enter(allocator, first)
+    allocator.release(first)
+    allocator.pool.take(7)  # 6 blocks without a key and the oldest cached one: the tail
+    second = make_sequence(1, 17, "abcd")
+    hit = allocator.find_hit(second)
+    assert hit.tokens == 12
+    allocator.admit(second, hit, 5)
+    assert table(allocator, second)[:2] == [0, 0]  # out of the window: not even referenced
+    assert table(allocator, second)[2] == 3
+
+
+def test_groups_share_the_pool_and_lower_the_hit_in_turn() -> None:
+    hybrid = replace(CONFIG, kv_groups=(KVGroup(), KVGroup(sliding_window=5)))
+    allocator = PagedAllocator(hybrid)
+    first = make_sequence(0, 12, "abc")
+    enter(allocator, first)
+    assert (table(allocator, first, 0), table(allocator, first, 1)) == ([1, 2, 3], [4, 5, 6])
+    window = allocator.groups[1].tables[0]
+    allocator.pool.index.pop((1, "abc"))  # as if it had been evicted
+    window[2].key = None
+    hit = allocator.find_hit(make_sequence(1, 16, "abc"))
+    assert (hit.tokens, hit.full_tokens) == (8, 12)
+    assert [len(blocks) for blocks in hit.blocks] == [2, 2]
+
+
+@pytest.mark.parametrize(("interval", "kept"), [(None, [0, 1, 2, 3]), (0, [2])])
+def test_retention_keeps_what_a_resume_looks_at(interval: int | None, kept: list[int]) -> None:
+    config = replace(
+        CONFIG, kv_groups=(KVGroup(sliding_window=5),), prefix_cache_retention_interval=interval
+    )
+    allocator = PagedAllocator(config)
+    sequence = make_sequence(0, 16, "abcd")  # prompt - 1 tokens end in block 3
+    enter(allocator, sequence)
+    blocks = allocator.groups[0].tables[0]
+    assert [number for number, block in enumerate(blocks) if block.key is not None] == kept
+
+
+def test_a_table_that_holds_a_free_block_is_seen() -> None:
+    allocator = PagedAllocator(CONFIG)
+    sequence = make_sequence(0, 8)
+    enter(allocator, sequence)
+    allocator.pool.release(allocator.groups[0].tables[0])
+    with pytest.raises(AssertionError, match="is held but free"):
+        allocator.check_invariants()
