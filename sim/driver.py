@@ -45,6 +45,9 @@ class Engine(Protocol):
     def apply(self, now_ps: int) -> None: ...
 
 
+NO_ARRIVAL_PS = 1 << 200
+
+
 class _Timer(Event):
     """An event that happens by itself (SimPy's ``Timeout`` without its checks)."""
 
@@ -68,6 +71,7 @@ class Driver:
         self._arrivals = requests.arrival_ps
         self._num_requests = len(requests)
         self._next = 0
+        self._next_ps = self._arrivals[0] if self._num_requests else NO_ARRIVAL_PS
         self._env = simpy.Environment(0)
         self._on_progress = on_progress
         self._stop = False
@@ -88,7 +92,8 @@ class Driver:
     def _boundary(self, _event: Event) -> None:
         """A step (or leap) ends: its results are applied, then the next one is planned."""
         now_ps = self._env.now
-        self._take_arrivals(now_ps)
+        if self._next_ps <= now_ps:
+            self._take_arrivals(now_ps)
         self._engine.apply(now_ps)
         self._plan(now_ps)
 
@@ -101,15 +106,13 @@ class Driver:
         if boundary_ps is None:
             self._await_arrival()
             return
-        if self._next < self._num_requests:
-            arrival_ps = self._arrivals[self._next]
-            if arrival_ps < boundary_ps:
-                boundary_ps = engine.cut(arrival_ps)
+        if self._next_ps < boundary_ps:
+            boundary_ps = engine.cut(self._next_ps)
         self._post(self._boundary, boundary_ps, NORMAL)
 
     def _await_arrival(self) -> None:
         if self._next < self._num_requests:
-            self._post(self._arrive, self._arrivals[self._next], URGENT)
+            self._post(self._arrive, self._next_ps, URGENT)
 
     def _arrive(self, _event: Event) -> None:
         """Requests arrive at an idle engine: it is called at once."""
@@ -120,11 +123,10 @@ class Driver:
     def _take_arrivals(self, now_ps: int) -> None:
         """Hand over all requests that arrived up to now, each at its own time."""
         arrivals, number, num_requests = self._arrivals, self._next, self._num_requests
-        if number == num_requests or arrivals[number] > now_ps:
-            return
-        while number < num_requests and arrivals[number] <= now_ps:
-            self._engine.add(number, arrivals[number])
+        while self._next_ps <= now_ps:
+            self._engine.add(number, self._next_ps)
             number += 1
+            self._next_ps = arrivals[number] if number < num_requests else NO_ARRIVAL_PS
         self._next = number
         if self._on_progress is not None:
             self._on_progress(number, num_requests)

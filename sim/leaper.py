@@ -126,6 +126,58 @@ class Flight:
 class Leaper:
     """One engine replica; ``add``, ``plan``, ``cut``, ``apply`` as the stepper has them."""
 
+    __slots__ = (
+        "_audit",
+        "_batch",
+        "_block_size",
+        "_budget",
+        "_cache",
+        "_caching",
+        "_calls",
+        "_cause",
+        "_chunked",
+        "_contested",
+        "_cost",
+        "_demand",
+        "_first_ps",
+        "_flight",
+        "_growers",
+        "_head_needs",
+        "_inside",
+        "_lag",
+        "_last_end_ps",
+        "_last_steps",
+        "_leap_call_ps",
+        "_leap_start_ps",
+        "_leap_steps",
+        "_max_model_len",
+        "_members",
+        "_newly_contested",
+        "_now_ps",
+        "_num_admitted",
+        "_num_blocks",
+        "_num_contested",
+        "_num_empty",
+        "_num_tokens_counted",
+        "_partial",
+        "_paths",
+        "_queue_noted",
+        "_recorder",
+        "_requests",
+        "_reserve",
+        "_running",
+        "_seats",
+        "_since_ps",
+        "_slope_ps",
+        "_sum_x",
+        "_users",
+        "_v",
+        "_waiting",
+        "_watched",
+        "_watermark",
+        "num_audited",
+    )
+
     name = "leaper"
 
     def __init__(
@@ -262,33 +314,42 @@ class Leaper:
 
     def _boundary_ps(self, steps: int) -> int:
         """When the call after ``steps`` calls of this leap is made."""
-        return self._leap_start_ps + steps_ps(self._first_ps, self._slope_ps, steps - self._lag)
+        steps -= self._lag
+        slope_ps = self._slope_ps * (steps * (steps - 1) // 2)
+        return self._leap_start_ps + self._first_ps * steps + slope_ps
 
     def _fly(self, now_ps: int) -> Flight | None:
         """Commit the leap's calls; return the flight whose results are applied now."""
         steps, recorder = self._leap_steps, self._recorder
+        first_ps, slope_ps, v = self._first_ps, self._slope_ps, self._v
+        start_ps = self._leap_start_ps
         self._leap_steps = 0
-        first_ps, slope_ps = self._first_ps, self._slope_ps
         recorder.num_steps += steps
         if not self._inside:
             recorder.num_steps_outside += steps
         calls = self._calls
-        calls.append((self._v, self._leap_call_ps, self._leap_start_ps, first_ps, slope_ps))
+        calls.append((v, self._leap_call_ps, start_ps, first_ps, slope_ps))
         if len(calls) > MAX_CALLS_KEPT + self._block_size:
             del calls[: -self._block_size - 8]  # a block younger than its last one is never asked
         if self._num_tokens_counted:
             recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
         if steps == 1:
+            end_ps = start_ps + first_ps
             self._account(now_ps)
         else:
+            end_ps = start_ps + steps * first_ps + slope_ps * (steps * (steps - 1) // 2)
             self._account_leap(steps, now_ps)
-        self._v += steps
-        self._last_end_ps = self._leap_start_ps + steps_ps(first_ps, slope_ps, steps)
-        flown = Flight(self._last_end_ps)
-        if not self._lag:
-            flown.ending = self._pop_ending()
-            return flown
-        landed, self._flight = self._flight, flown
+        self._v = v = v + steps
+        self._last_end_ps = end_ps
+        landed = self._flight
+        if self._lag:
+            self._flight = Flight(end_ps)
+        else:
+            heap = self._last_steps
+            if not heap or heap[0][0] >= v:
+                return None
+            landed = Flight(end_ps)
+            landed.ending = self._pop_ending()
         return landed
 
     def _pop_ending(self) -> list[Member]:
@@ -729,9 +790,9 @@ class Leaper:
             self._account(self._leap_start_ps)
             v, steps = v + 1, steps - 1
             self._advance(v, 1)
-        edge_ps = recorder.window_end(self._since_ps, now_ps)
-        while now_ps > edge_ps:
-            span_ps = edge_ps - self._since_ps
+        since_ps = self._since_ps
+        while recorder.crosses(since_ps, now_ps):
+            span_ps = recorder.window_end(since_ps) - since_ps
             whole = steps_to_reach(first_ps, slope_ps, span_ps + 1) - 1
             if whole:
                 self._account_steps(v, whole, first_ps, slope_ps)
@@ -740,10 +801,9 @@ class Leaper:
             self._account(self._since_ps + first_ps + slope_ps * whole)
             whole += 1
             v, steps, first_ps = v + whole, steps - whole, first_ps + slope_ps * whole
-            if not steps:
-                break
-            self._advance(v, 1)
-            edge_ps = recorder.window_end(self._since_ps, now_ps)
+            since_ps = self._since_ps
+            if steps:
+                self._advance(v, 1)
         if steps:
             self._account_steps(v, steps, first_ps, slope_ps)
         assert self._since_ps == now_ps, "a leap's steps and its boundary differ"
@@ -762,7 +822,8 @@ class Leaper:
         """
         cache, block_size, batch = self._cache, self._block_size, self._batch
         demand, phase, empty = self._demand, v % block_size, self._num_empty
-        ps = steps_ps(first_ps, slope_ps, steps)
+        pairs = steps * (steps - 1) // 2
+        ps = steps * first_ps + slope_ps * pairs
         later_ps = first_ps + slope_ps
         taken_ps, last = weighted_blocks(demand, phase, steps - 1, later_ps, slope_ps)
         blank, cached = cache.num_blank, cache.num_cached
@@ -776,9 +837,7 @@ class Leaper:
             part_ps = steps_ps(first_ps, slope_ps, from_blank + 1)
             blank_ps = blank * part_ps - blank_taken_ps
             cached_ps = cached * ps + blank * (ps - part_ps) - (taken_ps - blank_taken_ps)
-        computed_ps = first_ps * (steps * (steps - 1) // 2)
-        if slope_ps:
-            computed_ps += slope_ps * ((steps - 1) * steps * (2 * steps - 1) // 6)
+        computed_ps = first_ps * pairs + slope_ps * (pairs * (2 * steps - 1) // 3)
         self._since_ps += ps
         self._recorder.sums(
             self._since_ps,
