@@ -142,10 +142,12 @@ class Recorder:
         running: int,
     ) -> None:
         """Memory in slots (``running`` in sequences), constant over ``[start_ps, end_ps)``."""
-        if end_ps <= start_ps:
+        ps = end_ps - start_ps
+        if ps <= 0:
             return
         self.end_ps = end_ps
-        ps = end_ps - start_ps
+        if end_ps > self._room_ps:
+            self._make_room(end_ps - 1)
         if self.requests_waiting:
             waiting = self.while_waiting
             waiting["blank"] += blank * ps
@@ -154,9 +156,10 @@ class Recorder:
             waiting["duplicate"] += duplicate * ps
             waiting["running"] += running * ps
             waiting["window"] += ps
+        width_ps = self.width_ps
         while start_ps < end_ps:
-            window = self._window(end_ps - 1, start_ps)
-            upto_ps = (window + 1) * self.width_ps
+            window = start_ps // width_ps
+            upto_ps = (window + 1) * width_ps
             if upto_ps > end_ps:
                 upto_ps = end_ps
             ps = upto_ps - start_ps
@@ -188,7 +191,7 @@ class Recorder:
             waiting["duplicate"] += duplicate * ps
             waiting["running"] += running * ps
             waiting["window"] += ps
-        window = self._window(end_ps - 1, end_ps - 1)
+        window = (end_ps - 1) // self.width_ps
         self._blank[window] += blank_ps
         self._cached[window] += cached_ps
         self._empty[window] += empty_ps
@@ -196,9 +199,16 @@ class Recorder:
         self._running[window] += running * ps
         self._covered[window] += ps
 
-    def window_end(self, start_ps: int, end_ps: int) -> int:
-        """Where the window that holds ``start_ps`` ends, once ``end_ps`` has found its window."""
-        return (self._window(end_ps - 1, start_ps) + 1) * self.width_ps
+    def crosses(self, start_ps: int, end_ps: int) -> bool:
+        """Whether ``[start_ps, end_ps)`` reaches over the edge of a window."""
+        if end_ps > self._room_ps:
+            self._make_room(end_ps - 1)
+        width_ps = self.width_ps
+        return start_ps // width_ps != (end_ps - 1) // width_ps and end_ps > start_ps
+
+    def window_end(self, time_ps: int) -> int:
+        """Where the window of ``time_ps`` ends."""
+        return (time_ps // self.width_ps + 1) * self.width_ps
 
     def never(self, start_ps: int, end_ps: int, slots: int) -> None:
         """``slots`` of a block taken at ``start_ps`` stayed empty until it was given up."""
