@@ -461,7 +461,8 @@ class Leaper:
                 self._cause = cause
                 return
             waiting.popleft()
-            self._admit(member, found, tokens, blocks, now_ps, items)
+            self._admit(member, found, now_ps)
+            self._serve(member, tokens, blocks, now_ps, items)
             budget -= tokens
         self._cause = "step"
 
@@ -477,25 +478,22 @@ class Leaper:
             return "admission rule"
         return None
 
-    def _admit(
-        self,
-        member: Member,
-        found: Found,
-        tokens: int,
-        blocks: int,
-        now_ps: int,
-        items: list[tuple[Member, int]],
-    ) -> None:
+    def _admit(self, member: Member, found: Found, now_ps: int) -> None:
+        """Seat the queue's head with its hit."""
+        index, hit_blocks = member.index, found.num_blocks
         if self._caching:
             self._cache.hold(member.holding, found)
         member.order = self._num_admitted
         self._num_admitted += 1
-        self._running[member.index] = member
-        member.computed = found.num_blocks * self._block_size
-        member.blocks = found.num_blocks
-        recorder, index = self._recorder, member.index
-        recorder.admitted(index, now_ps, member.computed, resumed=member.preempted)
-        self._serve(member, tokens, blocks, now_ps, items)
+        self._running[index] = member
+        member.computed = hit_tokens = hit_blocks * self._block_size
+        member.blocks = hit_blocks
+        recorder = self._recorder
+        if member.preempted:
+            recorder.admitted(index, now_ps, hit_tokens, resumed=True)
+        else:
+            recorder.first_scheduled_ps[index] = now_ps
+            recorder.hit_tokens[index] = hit_tokens
 
     def _serve(
         self,

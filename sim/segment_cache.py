@@ -196,6 +196,9 @@ class SegmentCache:
 
     def release(self, holding: Holding, num_blocks: int, published: int) -> None:
         """Give up ``num_blocks`` blocks, of which ``published`` have keys; tail first."""
+        if not published and not holding.pieces:
+            self.num_blank += num_blocks
+            return
         self.publish(holding, published, private=True)
         self.num_blank += num_blocks - holding.published
         for piece, end in zip(reversed(holding.pieces), reversed(holding.ends), strict=True):
