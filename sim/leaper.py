@@ -160,6 +160,7 @@ class Leaper:
         "_num_empty",
         "_num_tokens_counted",
         "_partial",
+        "_path_of",
         "_paths",
         "_queue_noted",
         "_recorder",
@@ -242,6 +243,7 @@ class Leaper:
         prefix = requests.trace.prefix
         self._watched = self._caching and prefix is not None and prefix.covers_output
         self._users: dict[int, int] = {}
+        self._path_of: dict[int, list[int]] = {}
         self._growers: dict[int, set[Member]] = {}
         self._contested: list[set[Member]] = [set() for _ in range(self._block_size)]
         self._num_contested = 0
@@ -579,7 +581,7 @@ class Leaper:
             covered = requests.num_covered(index)
             path = [
                 (segment, min(paths.end[segment], covered))
-                for segment in paths.path(index)
+                for segment in (self._path_of[index] if self._watched else paths.path(index))
                 if paths.start[segment] < covered
             ]
             path.append((-1 - index, NEVER))
@@ -707,8 +709,10 @@ class Leaper:
 
     def _watch(self, index: int) -> None:
         """A request entered: growing members on its path must publish on time from now on."""
-        for segment in self._paths.path(index):
-            self._users[segment] = self._users.get(segment, 0) + 1
+        users = self._users
+        path = self._path_of[index] = self._paths.path(index)
+        for segment in path:
+            users[segment] = users.get(segment, 0) + 1
             for member in self._growers.get(segment, ()):
                 self._contest(member)
 
@@ -721,10 +725,12 @@ class Leaper:
             self._newly_contested.append(member)
 
     def _unwatch(self, member: Member) -> None:
-        for segment in self._paths.path(member.index):
-            self._users[segment] -= 1
-            if not self._users[segment]:
-                del self._users[segment]
+        users = self._users
+        for segment in self._path_of.pop(member.index):
+            if users[segment] == 1:
+                del users[segment]
+            else:
+                users[segment] -= 1
 
     def _start_growing(self, member: Member) -> None:
         holding, segments = member.holding, self._cache.segments
