@@ -48,16 +48,6 @@ class Engine(Protocol):
 NO_ARRIVAL_PS = 1 << 200
 
 
-class _Timer(Event):
-    """An event that happens by itself (SimPy's ``Timeout`` without its checks)."""
-
-    def __init__(self, env: simpy.Environment, callback: Callable[[Event], None]) -> None:
-        self.env = env
-        self.callbacks = [callback]
-        self._ok = True
-        self._value = None
-
-
 class Driver:
     """Feeds arrivals to an engine and wakes it at its boundaries."""
 
@@ -73,6 +63,8 @@ class Driver:
         self._next = 0
         self._next_ps = self._arrivals[0] if self._num_requests else NO_ARRIVAL_PS
         self._env = simpy.Environment(0)
+        self._timer = Event(self._env)
+        self._timer._ok, self._timer._value = True, None  # noqa: SLF001 - as Timeout has it
         self._on_progress = on_progress
         self._stop = False
 
@@ -132,8 +124,10 @@ class Driver:
             self._on_progress(number, num_requests)
 
     def _post(self, callback: Callable[[Event], None], at_ps: int, priority: int) -> None:
-        env = self._env
-        env.schedule(_Timer(env, callback), priority, at_ps - env.now)
+        """Arm the one timer (an event that happens by itself, armed again after each use)."""
+        timer, env = self._timer, self._env
+        timer.callbacks = [callback]
+        env.schedule(timer, priority, at_ps - env.now)
 
     def _on_sigint(self, _signal: int, _frame: object) -> None:
         self._stop = True
@@ -178,7 +172,7 @@ def run(
         Called with (requests arrived, requests in all).
     """
     requests = Requests(trace, config, max_tokens)
-    recorder = Recorder(len(trace))
+    recorder = Recorder(len(trace), requests.arrival_ps[-1] if len(trace) else 0)
     able, reason = leapable(config)
     engine: Stepper | Leaper
     if step or listener is not None or not able:

@@ -160,6 +160,7 @@ class Leaper:
         "_num_empty",
         "_num_tokens_counted",
         "_partial",
+        "_path_of",
         "_paths",
         "_queue_noted",
         "_recorder",
@@ -242,6 +243,7 @@ class Leaper:
         prefix = requests.trace.prefix
         self._watched = self._caching and prefix is not None and prefix.covers_output
         self._users: dict[int, int] = {}
+        self._path_of: dict[int, list[int]] = {}
         self._growers: dict[int, set[Member]] = {}
         self._contested: list[set[Member]] = [set() for _ in range(self._block_size)]
         self._num_contested = 0
@@ -461,7 +463,8 @@ class Leaper:
                 self._cause = cause
                 return
             waiting.popleft()
-            self._admit(member, found, tokens, blocks, now_ps, items)
+            self._admit(member, found, now_ps)
+            self._serve(member, tokens, blocks, now_ps, items)
             budget -= tokens
         self._cause = "step"
 
@@ -477,25 +480,22 @@ class Leaper:
             return "admission rule"
         return None
 
-    def _admit(
-        self,
-        member: Member,
-        found: Found,
-        tokens: int,
-        blocks: int,
-        now_ps: int,
-        items: list[tuple[Member, int]],
-    ) -> None:
+    def _admit(self, member: Member, found: Found, now_ps: int) -> None:
+        """Seat the queue's head with its hit."""
+        index, hit_blocks = member.index, found.num_blocks
         if self._caching:
             self._cache.hold(member.holding, found)
         member.order = self._num_admitted
         self._num_admitted += 1
-        self._running[member.index] = member
-        member.computed = found.num_blocks * self._block_size
-        member.blocks = found.num_blocks
-        recorder, index = self._recorder, member.index
-        recorder.admitted(index, now_ps, member.computed, resumed=member.preempted)
-        self._serve(member, tokens, blocks, now_ps, items)
+        self._running[index] = member
+        member.computed = hit_tokens = hit_blocks * self._block_size
+        member.blocks = hit_blocks
+        recorder = self._recorder
+        if member.preempted:
+            recorder.admitted(index, now_ps, hit_tokens, resumed=True)
+        else:
+            recorder.first_scheduled_ps[index] = now_ps
+            recorder.hit_tokens[index] = hit_tokens
 
     def _serve(
         self,
@@ -581,7 +581,7 @@ class Leaper:
             covered = requests.num_covered(index)
             path = [
                 (segment, min(paths.end[segment], covered))
-                for segment in paths.path(index)
+                for segment in (self._path_of[index] if self._watched else paths.path(index))
                 if paths.start[segment] < covered
             ]
             path.append((-1 - index, NEVER))
@@ -709,8 +709,10 @@ class Leaper:
 
     def _watch(self, index: int) -> None:
         """A request entered: growing members on its path must publish on time from now on."""
-        for segment in self._paths.path(index):
-            self._users[segment] = self._users.get(segment, 0) + 1
+        users = self._users
+        path = self._path_of[index] = self._paths.path(index)
+        for segment in path:
+            users[segment] = users.get(segment, 0) + 1
             for member in self._growers.get(segment, ()):
                 self._contest(member)
 
@@ -723,10 +725,12 @@ class Leaper:
             self._newly_contested.append(member)
 
     def _unwatch(self, member: Member) -> None:
-        for segment in self._paths.path(member.index):
-            self._users[segment] -= 1
-            if not self._users[segment]:
-                del self._users[segment]
+        users = self._users
+        for segment in self._path_of.pop(member.index):
+            if users[segment] == 1:
+                del users[segment]
+            else:
+                users[segment] -= 1
 
     def _start_growing(self, member: Member) -> None:
         holding, segments = member.holding, self._cache.segments

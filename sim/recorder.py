@@ -45,6 +45,8 @@ CAUSES: Final = ("step", "seats", "budget", "blocks", "admission rule")
 class Recorder:
     """Observer of one engine; see the module docstring.
 
+    ``span_ps``, the time from the first arrival to the last, sets the first width of a window.
+
     Attributes
     ----------
     status, first_scheduled_ps, first_token_ps, finish_ps, output_tokens, hit_tokens,
@@ -65,7 +67,7 @@ class Recorder:
         Engine time of the last event.
     """
 
-    def __init__(self, num_requests: int) -> None:
+    def __init__(self, num_requests: int, span_ps: int = 0) -> None:
         def column(fill: int) -> array[int]:
             return array("q", [fill]) * num_requests
 
@@ -80,6 +82,8 @@ class Recorder:
         self.resume_hit_tokens = column(0)
         self.stall_ps = column(0)
         self.width_ps = FIRST_WIDTH_PS
+        while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
+            self.width_ps *= 2
         self.windows: dict[str, list[int]] = {name: [0] for name in (*MEMORY, "waiting")}
         self._blank, self._cached, self._empty, self._duplicate, _, self._running, self._covered = (
             self.windows[name] for name in MEMORY
@@ -214,23 +218,23 @@ class Recorder:
         """``slots`` of a block taken at ``start_ps`` stayed empty until it was given up."""
         if slots and end_ps > start_ps:
             self._spread("never", start_ps, end_ps, slots)
+            if not self.requests_waiting and self._flips[-1][0] <= start_ps:
+                return
             waited_ps = self._waited_before(end_ps) - self._waited_before(start_ps)
             self.while_waiting["never"] += slots * waited_ps
 
     def _spread(self, name: str, start_ps: int, end_ps: int, amount: int) -> None:
+        if end_ps > self._room_ps:
+            self._make_room(end_ps - 1)
+        values, width_ps = self.windows[name], self.width_ps
         while start_ps < end_ps:
-            window = self._window(end_ps - 1, start_ps)
-            upto_ps = min(end_ps, (window + 1) * self.width_ps)
-            self.windows[name][window] += amount * (upto_ps - start_ps)
+            window = start_ps // width_ps
+            upto_ps = min(end_ps, (window + 1) * width_ps)
+            values[window] += amount * (upto_ps - start_ps)
             start_ps = upto_ps
 
-    def _window(self, last_ps: int, time_ps: int) -> int:
-        """Index of the window of ``time_ps``; makes room for ``last_ps``."""
-        if last_ps >= self._room_ps:
-            self._make_room(last_ps)
-        return time_ps // self.width_ps
-
     def _make_room(self, last_ps: int) -> None:
+        """Add windows up to the one of ``last_ps``, or double their width."""
         while last_ps // self.width_ps >= len(self._blank):
             if len(self._blank) < MAX_WINDOWS:
                 missing = min(last_ps // self.width_ps + 1, MAX_WINDOWS) - len(self._blank)

@@ -178,16 +178,25 @@ class SegmentCache:
 
         The private end of a path, which nobody else can hit, is left out unless ``private``.
         """
-        if self._owed and holding.published < upto:
+        if holding.published >= upto:
+            return
+        if self._owed:
             self.settle()
         while holding.published < upto:
             segment, leaves = holding.path[holding.place]
             if segment < 0 and not private:
                 return
             present = self.segments.get(segment)
-            end = min(leaves, upto)
+            end = leaves if leaves < upto else upto
             if present is None:
                 present = self.segments[segment] = []
+            elif holding.pieces and holding.pieces[-1] is present[-1]:
+                piece = present[-1]
+                if piece.refs == 1 and piece.copies is None:  # nobody else's: it grows
+                    piece.high = holding.ends[-1] = holding.published = end
+                    if end == leaves:
+                        self._advance(holding)
+                    continue
             if present and present[-1].high > holding.published:
                 self._publish_copy(holding, present, min(end, present[-1].high))
             else:
@@ -196,6 +205,9 @@ class SegmentCache:
 
     def release(self, holding: Holding, num_blocks: int, published: int) -> None:
         """Give up ``num_blocks`` blocks, of which ``published`` have keys; tail first."""
+        if not published and not holding.pieces:
+            self.num_blank += num_blocks
+            return
         self.publish(holding, published, private=True)
         self.num_blank += num_blocks - holding.published
         for piece, end in zip(reversed(holding.pieces), reversed(holding.ends), strict=True):
@@ -229,11 +241,6 @@ class SegmentCache:
     def _publish_new(
         self, holding: Holding, segment: int, present: list[Piece], end: int
     ) -> None:
-        if present and holding.pieces and holding.pieces[-1] is present[-1]:
-            piece = present[-1]
-            if piece.refs == 1 and piece.copies is None:
-                piece.high = holding.ends[-1] = holding.published = end
-                return
         piece = Piece(segment, holding.published, end, 1)
         present.append(piece)
         holding.pieces.append(piece)
