@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.driver import run
 from kvsim.sim.golden import engine_options
+from kvsim.sim.leap_log import STEPPER_ONLY, LeapLog
+from kvsim.sim.leaper import leapable
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.max_tokens import assume_max_tokens
 
@@ -206,15 +208,22 @@ def replay(
         An option is unknown or not allowed.
     """
     config, cost = engine_options({**log.options, **(options or {})})
-    comparison = Comparison(log)
-    ours = StepperLog(trace, comparison, log_blocks=bool(log.options.get("log_blocks")))
     max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
-    engine = "stepper"
+    leaps = not step and leapable(config)[0]
+    comparison = Comparison(log, STEPPER_ONLY if leaps else ())
     difference = None
+    ours: LeapLog | StepperLog
     try:
-        engine = run(trace, config, cost, max_tokens=max_tokens, listener=ours).engine
+        if leaps:
+            ours = LeapLog(trace, comparison)
+            run(trace, config, cost, max_tokens=max_tokens, leap_listener=ours)
+        else:
+            log_blocks = bool(log.options.get("log_blocks"))
+            ours = StepperLog(trace, comparison, log_blocks=log_blocks)
+            run(trace, config, cost, max_tokens=max_tokens, listener=ours)
         comparison.finish(ours)
     except _Found as found:
         difference = found.difference
+    engine = "leaper" if leaps else "stepper"
     num_steps = sum(record["type"] == "step" for record in ours.records)
     return Verdict(difference, num_steps, engine)

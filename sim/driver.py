@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
+    from kvsim.sim.leaper import LeapListener
     from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.trace import Trace
 
@@ -158,6 +159,7 @@ def run(
     audit: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
     listener: ScheduleListener | None = None,
+    leap_listener: LeapListener | None = None,
 ) -> EngineRun:
     """Replay a trace against one engine.
 
@@ -170,6 +172,8 @@ def run(
         What the engine is told each request may generate (see ``assume_max_tokens``).
     on_progress : callable, optional
         Called with (requests arrived, requests in all).
+    listener, leap_listener
+        See what the stepper, or the leaper, decides; a ``listener`` makes the stepper run.
     """
     requests = Requests(trace, config, max_tokens)
     recorder = Recorder(len(trace), requests.arrival_ps[-1] if len(trace) else 0)
@@ -179,6 +183,6 @@ def run(
         reason = "asked for" if step or listener is not None else reason
         engine = Stepper(config, cost, requests, recorder, audit=audit, listener=listener)
     else:
-        engine = Leaper(config, cost, requests, recorder, audit=audit)
+        engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
     complete = Driver(engine, requests, on_progress).run()
     return EngineRun(recorder, engine.name, reason, not complete, engine.num_audited)

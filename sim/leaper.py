@@ -26,7 +26,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kvsim.sim.leap import (
     blocks_taken,
@@ -123,6 +123,51 @@ class Flight:
         self.ending: list[Member] = []
 
 
+class Calls(NamedTuple):
+    """A leap unrolled for a listener, one entry a call: times (call, start, end), free blocks after
+    it and blocks it evicted; the running list's length and the queue hold for all of them.
+    """
+
+    times_ps: list[tuple[int, int, int]]
+    free: list[int]
+    evicted: list[int]
+    num_running: int
+    waiting: list[int]
+
+
+class LeapListener(Protocol):
+    """Sees what a leaper decides (see ``LeapLog``)."""
+
+    def admitted(self, index: int, hit_tokens: int, known: int, *, resumed: bool) -> None:
+        """See a request enter."""
+        ...
+
+    def preempted(self, index: int, lost_tokens: int, late_in: int | None) -> None:
+        """See a victim; ``late_in`` is the step in flight that still brings it a token."""
+        ...
+
+    def called(
+        self, leaper: Leaper, step: int, served: list[tuple[int, int, int, bool]], dropped: list[int]
+    ) -> None:
+        """See whom a call serves: (request, tokens, computed before, decodes), in order."""
+        ...
+
+    def flown(self, calls: Calls) -> None:
+        """See a leap's calls once its length is settled."""
+        ...
+
+    def landed(
+        self,
+        finished: list[int],
+        num_free: int,
+        num_running: int,
+        waiting: list[int],
+        last_call_ps: int,
+    ) -> None:
+        """See the results applied at a boundary."""
+        ...
+
+
 class Leaper:
     """One engine replica; ``add``, ``plan``, ``cut``, ``apply`` as the stepper has them."""
 
@@ -132,7 +177,6 @@ class Leaper:
         "_block_size",
         "_budget",
         "_cache",
-        "_caching",
         "_calls",
         "_cause",
         "_chunked",
@@ -149,6 +193,7 @@ class Leaper:
         "_last_steps",
         "_leap_call_ps",
         "_leap_start_ps",
+        "_listener",
         "_leap_steps",
         "_max_model_len",
         "_members",
@@ -158,12 +203,14 @@ class Leaper:
         "_num_blocks",
         "_num_contested",
         "_num_empty",
+        "_num_evicted_told",
         "_num_tokens_counted",
         "_partial",
         "_path_of",
         "_paths",
         "_queue_noted",
-        "_recorder",
+        "caching",
+        "recorder",
         "_requests",
         "_reserve",
         "_running",
@@ -189,12 +236,15 @@ class Leaper:
         recorder: Recorder,
         *,
         audit: bool = False,
+        listener: LeapListener | None = None,
     ) -> None:
         self.num_audited = 0
+        self._listener = listener
+        self._num_evicted_told = 0
         self._audit = audit
         self._cost = cost
         self._requests = requests
-        self._recorder = recorder
+        self.recorder = recorder
         self._block_size = config.block_size
         self._budget = config.max_num_batched_tokens
         self._seats = config.max_num_seqs
@@ -202,7 +252,7 @@ class Leaper:
         self._chunked = config.enable_chunked_prefill
         self._reserve = config.scheduler_reserve_full_isl
         self._watermark = int(config.watermark * config.num_gpu_blocks)
-        self._caching = config.enable_prefix_caching
+        self.caching = config.enable_prefix_caching
         self._lag = 1 if config.async_scheduling else 0
         self._num_blocks = config.num_gpu_blocks - 1
         self._paths = requests.paths
@@ -241,7 +291,7 @@ class Leaper:
 
         # generated blocks that others may ask for
         prefix = requests.trace.prefix
-        self._watched = self._caching and prefix is not None and prefix.covers_output
+        self._watched = self.caching and prefix is not None and prefix.covers_output
         self._users: dict[int, int] = {}
         self._path_of: dict[int, list[int]] = {}
         self._growers: dict[int, set[Member]] = {}
@@ -254,12 +304,12 @@ class Leaper:
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
         if self._requests.refused[index]:
-            self._recorder.refused(index)
+            self.recorder.refused(index)
             return False
         waiting = self._waiting
         waiting.append(index)
         self._queue_noted = True
-        self._recorder.queue(now_ps, len(waiting))
+        self.recorder.queue(now_ps, len(waiting))
         if self._watched:
             self._watch(index)
         return True
@@ -275,8 +325,8 @@ class Leaper:
             called = self._call(now_ps)
         waiting = len(self._waiting)
         if waiting or self._queue_noted:
-            self._recorder.queue(now_ps, waiting, self._cause)
-            self._recorder.set_waiting(now_ps, waiting > 0)
+            self.recorder.queue(now_ps, waiting, self._cause)
+            self.recorder.set_waiting(now_ps, waiting > 0)
             self._queue_noted = waiting > 0
         if self._audit:
             self.check_invariants()
@@ -303,14 +353,21 @@ class Leaper:
 
     def apply(self, now_ps: int) -> None:
         """Commit the leap; results of the oldest step in flight: last tokens, frees."""
+        last_call_ps = self._now_ps
         if not self._leap_steps:
             self._account(now_ps)
             landed, self._flight = self._flight, None
         else:
             landed = self._fly(now_ps)
+            if self._listener is not None:
+                last_call_ps = self._call_ps(self._v - 1)
         if landed is not None and landed.ending:
             self._land(landed, now_ps)
-        self._recorder.num_evicted_blocks = self._cache.num_evicted
+        if self._listener is not None:
+            finished = [] if landed is None else [member.index for member in landed.ending]
+            free, running = self._cache.num_free, len(self._running)
+            self._listener.landed(finished, free, running, list(self._waiting), last_call_ps)
+        self.recorder.num_evicted_blocks = self._cache.num_evicted
 
     # ---- leaps -----------------------------------------------------------------------------
 
@@ -322,7 +379,7 @@ class Leaper:
 
     def _fly(self, now_ps: int) -> Flight | None:
         """Commit the leap's calls; return the flight whose results are applied now."""
-        steps, recorder = self._leap_steps, self._recorder
+        steps, recorder = self._leap_steps, self.recorder
         first_ps, slope_ps, v = self._first_ps, self._slope_ps, self._v
         start_ps = self._leap_start_ps
         self._leap_steps = 0
@@ -333,6 +390,8 @@ class Leaper:
         calls.append((v, self._leap_call_ps, start_ps, first_ps, slope_ps))
         if len(calls) > MAX_CALLS_KEPT + self._block_size:
             del calls[: -self._block_size - 8]  # a block younger than its last one is never asked
+        if self._listener is not None:
+            self._listener.flown(self._unroll(steps))
         if self._num_tokens_counted:
             recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
         if steps == 1:
@@ -353,6 +412,26 @@ class Leaper:
             landed = Flight(end_ps)
             landed.ending = self._pop_ending()
         return landed
+
+    def _unroll(self, steps: int) -> Calls:
+        """Tell the leap call by call, before the later ones take their blocks."""
+        cache, v, lag = self._cache, self._v, self._lag
+        start_ps, first_ps, slope_ps = self._leap_start_ps, self._first_ps, self._slope_ps
+        times_ps, free, evicted = [], [], []
+        already = cache.num_evicted - self._num_evicted_told
+        taken = 0
+        for j in range(steps):
+            if j:
+                demand = self._demand[(v - 1 + j) % self._block_size]
+                already = max(taken + demand - cache.num_blank, 0) - max(taken - cache.num_blank, 0)
+                taken += demand
+            call_ps = start_ps + steps_ps(first_ps, slope_ps, j - lag) if j else self._leap_call_ps
+            bounds = [start_ps + steps_ps(first_ps, slope_ps, j + n) for n in (0, 1)]
+            times_ps.append((call_ps, bounds[0], bounds[1]))
+            free.append(cache.num_free - taken)
+            evicted.append(already)
+        self._num_evicted_told = cache.num_evicted + max(taken - cache.num_blank, 0)
+        return Calls(times_ps, free, evicted, len(self._running), list(self._waiting))
 
     def _pop_ending(self) -> list[Member]:
         """Members whose last token is sampled by the last call."""
@@ -399,11 +478,30 @@ class Leaper:
         self._leap_call_ps = now_ps
         self._leap_start_ps = now_ps if flight is None else flight.end_ps
         self._num_tokens_counted = batch - num_dropped
+        if self._listener is not None:
+            self._tell_call(items)
         if items or preempted:
             self._single_step(items, batch, context)
         else:
             self._leap(context)
         return True
+
+    def _tell_call(self, items: list[tuple[Member, int]]) -> None:
+        v, prompts = self._v, self._requests.prompt_tokens
+        served = [
+            (member.index, 1, v - 1 - member.x, True)
+            for member in self._running.values()
+            if member.decoding
+        ]
+        for member, tokens in items:
+            past = member.computed - tokens
+            completes = tokens == 1 and member.computed == member.known
+            decodes = completes and past >= prompts[member.index]
+            served.append((member.index, tokens, past, decodes))
+        ending = self._flight.ending if self._flight is not None else []
+        dropped = [member.index for member in ending if member.decoding]
+        assert self._listener is not None
+        self._listener.called(self, v, served, dropped)
 
     def _foresee_endings(self, flight: Flight) -> int:
         """Async: pass over members whose last token is in flight; return stop tokens in flight.
@@ -449,7 +547,7 @@ class Leaper:
                 member = self._members[index] = self._member(index)
             known = member.known
             found = NOTHING_FOUND
-            if self._caching:
+            if self.caching:
                 found = cache.find(member.holding.path, (known - 1) // block_size)
             tokens = known - found.num_blocks * block_size
             if tokens > budget:
@@ -483,14 +581,17 @@ class Leaper:
     def _admit(self, member: Member, found: Found, now_ps: int) -> None:
         """Seat the queue's head with its hit."""
         index, hit_blocks = member.index, found.num_blocks
-        if self._caching:
+        if self.caching:
             self._cache.hold(member.holding, found)
         member.order = self._num_admitted
         self._num_admitted += 1
         self._running[index] = member
         member.computed = hit_tokens = hit_blocks * self._block_size
         member.blocks = hit_blocks
-        recorder = self._recorder
+        recorder = self.recorder
+        if self._listener is not None:
+            resumed = member.preempted
+            self._listener.admitted(index, hit_tokens, member.known, resumed=resumed)
         if member.preempted:
             recorder.admitted(index, now_ps, hit_tokens, resumed=True)
         else:
@@ -512,7 +613,7 @@ class Leaper:
             member.last_block_ps = now_ps
         self._num_empty += blocks * self._block_size - tokens
         member.computed += tokens
-        if self._caching:
+        if self.caching:
             self._cache.publish(member.holding, member.computed // self._block_size)
         if member.computed < member.known:
             self._partial = member
@@ -539,7 +640,7 @@ class Leaper:
 
     def _sample(self, member: Member, end_ps: int) -> None:
         """Its first token, or the first after a preemption, comes at the end of this step."""
-        recorder, index = self._recorder, member.index
+        recorder, index = self.recorder, member.index
         if recorder.first_token_ps[index] < 0:
             recorder.first_token_ps[index] = end_ps
         else:
@@ -577,7 +678,7 @@ class Leaper:
         requests, paths = self._requests, self._paths
         prompt = requests.prompt_tokens[index]
         path: Path = []
-        if self._caching:
+        if self.caching:
             covered = requests.num_covered(index)
             path = [
                 (segment, min(paths.end[segment], covered))
@@ -626,8 +727,8 @@ class Leaper:
             taken_ps = member.last_block_ps
             if member.joined_at and first >= member.joined_at:
                 taken_ps = self._call_ps(member.x + first + 1)
-            self._recorder.never(taken_ps, now_ps, slots)
-        self._cache.release(member.holding, member.blocks, published if self._caching else 0)
+            self.recorder.never(taken_ps, now_ps, slots)
+        self._cache.release(member.holding, member.blocks, published if self.caching else 0)
 
     def _preempt_for(self, demand: int, flight: Flight | None) -> int:
         """Preempt from the end of the running list until the rest is served.
@@ -662,8 +763,11 @@ class Leaper:
             published = max(member.joined_at // self._block_size, self._public(lost))
         else:
             published = lost // self._block_size
+        if self._listener is not None:
+            late_in = self._v - 1 if self._lag and member.joined_at else None
+            self._listener.preempted(member.index, lost, late_in)
         self._give_up(member, published, now_ps)
-        self._recorder.preempted(member.index, lost)
+        self.recorder.preempted(member.index, lost)
         member.order, member.preempted = -1, True
         member.computed = member.blocks = member.joined_at = 0
         self._waiting.appendleft(member.index)
@@ -678,7 +782,7 @@ class Leaper:
             index = member.index
             if member.order < 0:  # preempted with its last token in flight
                 self._waiting.remove(index)
-                self._recorder.queue(now_ps, len(self._waiting))
+                self.recorder.queue(now_ps, len(self._waiting))
             else:
                 published = member.computed // self._block_size
                 if member.decoding:
@@ -689,7 +793,7 @@ class Leaper:
                         published = max(first, self._public(member.computed))
                 self._give_up(member, published, now_ps)
                 del self._running[index]
-            self._recorder.finished(index, now_ps, self._requests.num_outputs(index))
+            self.recorder.finished(index, now_ps, self._requests.num_outputs(index))
             del self._members[index]
             if self._watched:
                 self._unwatch(member)
@@ -775,7 +879,7 @@ class Leaper:
     def _account(self, now_ps: int) -> None:
         """Memory was constant since the last event."""
         cache, block_size = self._cache, self._block_size
-        self._recorder.interval(
+        self.recorder.interval(
             self._since_ps,
             now_ps,
             cache.num_blank * block_size,
@@ -788,7 +892,7 @@ class Leaper:
 
     def _account_leap(self, steps: int, now_ps: int) -> None:
         """Memory over the leap's intervals; the calls after the first take their blocks here."""
-        recorder, slope_ps = self._recorder, self._slope_ps
+        recorder, slope_ps = self.recorder, self._slope_ps
         v, first_ps = self._v, self._first_ps
         if self._lag:  # until the step in flight ends, memory is as after the first call
             self._account(self._leap_start_ps)
@@ -843,7 +947,7 @@ class Leaper:
             cached_ps = cached * ps + blank * (ps - part_ps) - (taken_ps - blank_taken_ps)
         computed_ps = first_ps * pairs + slope_ps * (pairs * (2 * steps - 1) // 3)
         self._since_ps += ps
-        self._recorder.sums(
+        self.recorder.sums(
             self._since_ps,
             ps,
             blank_ps * block_size,

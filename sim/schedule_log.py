@@ -45,11 +45,14 @@ class ScheduleLog:
         Steps and ``rejected`` lines, in the order of the log.
     recorder : Recorder or None
         The engine's, from its first call on; known requests' ends are read from it.
+    caching : bool
+        Whether the engine's prefix cache is on.
     """
 
     def __init__(self, trace: Trace, watcher: Watcher | None = None) -> None:
         self.records: list[dict[str, Any]] = []
         self.recorder: Recorder | None = None
+        self.caching = False
         self._trace = trace
         self._arrival_ps: list[int] = (trace.arrival_ns * PS_PER_NS).tolist()
         self._watcher = watcher
@@ -210,7 +213,7 @@ class ScheduleLog:
 
     def _cache_stats(self, summary: dict[str, Any], resumed_tokens: int) -> dict[str, int]:
         """Look-ups as the engine counts them (all 0 without prefix caching)."""
-        return {
+        stats = {
             "queries": summary["prompt_tokens"],
             "hits": summary["cached_prompt_tokens"],
             "requests": len(self._first_step),
@@ -218,6 +221,7 @@ class ScheduleLog:
             "preempted_hits": summary["resume_hit_tokens"],
             "preempted_requests": sum(map(len, self._resume_hits.values())),
         }
+        return stats if self.caching else dict.fromkeys(stats, 0)
 
 
 def _ns(time_ps: int) -> int | None:

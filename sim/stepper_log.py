@@ -24,7 +24,6 @@ class StepperLog(ScheduleLog):
         super().__init__(trace, watcher)
         self._log_blocks = log_blocks
         self._pool: BlockPool | None = None
-        self._caching = False
         self._tables: dict[int, list[int]] = {}
         self._num_evicted = 0
 
@@ -32,7 +31,7 @@ class StepperLog(ScheduleLog):
         """Write what the call handed out."""
         step, pool = flight.step, stepper.state.allocator.pool
         self.recorder, self._pool = stepper.recorder, pool
-        self._caching = stepper.config.enable_prefix_caching
+        self.caching = stepper.config.enable_prefix_caching
         record: dict[str, Any] = {
             "sched": [
                 [item.sequence.name, item.num_tokens, item.past, "D" if item.decodes else "P"]
@@ -101,8 +100,4 @@ class StepperLog(ScheduleLog):
         summary = super().summary()
         assert self._pool is not None, "the log never saw its engine"
         summary["free_queue_at_end"] = [block.id for block in self._pool.free_queue]
-        if not self._caching:
-            summary["vllm_prefix_cache_stats"] = dict.fromkeys(
-                summary["vllm_prefix_cache_stats"], 0
-            )
         return summary
