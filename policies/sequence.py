@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence as SequenceOf
+    from collections.abc import Hashable
+    from collections.abc import Sequence as SequenceOf
 
 
 class Sequence:
@@ -30,9 +31,9 @@ class Sequence:
         "junction_blocks",
         "known",
         "known_when_alone",
+        "last_block_ps",
         "last_token_ps",
         "last_token_stint",
-        "last_block_ps",
         "max_tokens",
         "name",
         "num_preemptions",

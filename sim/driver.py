@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import simpy
-from simpy.events import NORMAL, URGENT, Event
+from simpy.events import NORMAL, URGENT, Event, EventPriority
 
 from kvsim.sim.leaper import Leaper, leapable
 from kvsim.sim.recorder import Recorder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
-    from kvsim.sim.leaper import LeapListener
+    from kvsim.sim.leap_listener import LeapListener
     from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.trace import Trace
 
@@ -40,10 +40,21 @@ class Engine(Protocol):
 
     num_audited: int
 
-    def add(self, index: int, now_ps: int) -> bool: ...
-    def plan(self, now_ps: int) -> int | None: ...
-    def cut(self, arrival_ps: int) -> int: ...
-    def apply(self, now_ps: int) -> None: ...
+    def add(self, index: int, now_ps: int) -> bool:
+        """A request arrives."""
+        ...
+
+    def plan(self, now_ps: int) -> int | None:
+        """Scheduling calls are due; the next boundary, ``None`` when idle."""
+        ...
+
+    def cut(self, arrival_ps: int) -> int:
+        """The boundary, given that a request arrives before it."""
+        ...
+
+    def apply(self, now_ps: int) -> None:
+        """The boundary is reached: commit."""
+        ...
 
 
 NO_ARRIVAL_PS = 1 << 200
@@ -65,7 +76,7 @@ class Driver:
         self._next_ps = self._arrivals[0] if self._num_requests else NO_ARRIVAL_PS
         self._env = simpy.Environment(0)
         self._timer = Event(self._env)
-        self._timer._ok, self._timer._value = True, None  # noqa: SLF001 - as Timeout has it
+        self._timer._ok, self._timer._value = True, None
         self._on_progress = on_progress
         self._stop = False
 
@@ -84,7 +95,7 @@ class Driver:
 
     def _boundary(self, _event: Event) -> None:
         """A step (or leap) ends: its results are applied, then the next one is planned."""
-        now_ps = self._env.now
+        now_ps = int(self._env.now)
         if self._next_ps <= now_ps:
             self._take_arrivals(now_ps)
         self._engine.apply(now_ps)
@@ -109,7 +120,7 @@ class Driver:
 
     def _arrive(self, _event: Event) -> None:
         """Requests arrive at an idle engine: it is called at once."""
-        now_ps = self._env.now
+        now_ps = int(self._env.now)
         self._take_arrivals(now_ps)
         self._plan(now_ps)
 
@@ -124,7 +135,7 @@ class Driver:
         if self._on_progress is not None:
             self._on_progress(number, num_requests)
 
-    def _post(self, callback: Callable[[Event], None], at_ps: int, priority: int) -> None:
+    def _post(self, callback: Callable[[Event], None], at_ps: int, priority: EventPriority) -> None:
         """Arm the one timer (an event that happens by itself, armed again after each use)."""
         timer, env = self._timer, self._env
         timer.callbacks = [callback]

@@ -13,7 +13,8 @@ from kvsim.sim.schedule_log import ScheduleLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.sim.leaper import Calls, Leaper
+    from kvsim.sim.leap_listener import Calls
+    from kvsim.sim.leap_state import LeapState
     from kvsim.sim.schedule_log import Watcher
     from kvsim.traces.trace import Trace
 
@@ -47,7 +48,11 @@ class LeapLog(ScheduleLog):
             self._late.setdefault(late_in, []).insert(0, index)
 
     def called(
-        self, leaper: Leaper, step: int, served: list[tuple[int, int, int, bool]], dropped: list[int]
+        self,
+        leaper: LeapState,
+        step: int,
+        served: list[tuple[int, int, int, bool]],
+        dropped: list[int],
     ) -> None:
         """Note who is served: (request, tokens, computed before, decodes), in order."""
         self.recorder, self.caching = leaper.recorder, leaper.caching

@@ -117,7 +117,7 @@ class Recorder:
         if cause is not None:
             self._cause = cause
 
-    def set_waiting(self, now_ps: int, requests_waiting: bool) -> None:  # noqa: FBT001
+    def set_waiting(self, now_ps: int, requests_waiting: bool) -> None:
         """Start or end a stretch in which requests wait after a scheduling call."""
         if requests_waiting != self.requests_waiting:
             self._flips.append((now_ps, self._waited_before(now_ps)))
@@ -164,8 +164,7 @@ class Recorder:
         while start_ps < end_ps:
             window = start_ps // width_ps
             upto_ps = (window + 1) * width_ps
-            if upto_ps > end_ps:
-                upto_ps = end_ps
+            upto_ps = min(upto_ps, end_ps)
             ps = upto_ps - start_ps
             self._blank[window] += blank * ps
             self._cached[window] += cached * ps
@@ -185,7 +184,7 @@ class Recorder:
         duplicate: int,
         running: int,
     ) -> None:
-        """Add integrals over ``ps`` up to ``end_ps``, all inside one window (:meth:`window_end`)."""
+        """Add integrals over ``ps`` up to ``end_ps``, all inside one window."""
         self.end_ps = end_ps
         if self.requests_waiting:
             waiting = self.while_waiting

@@ -26,7 +26,15 @@ PS_PER_NS = 1000
 
 def _ints(column: NDArray[np.int64]) -> memoryview[int]:
     """View a column so that indexing gives Python ints, without a copy."""
-    return memoryview(np.ascontiguousarray(column, dtype=np.int64))
+    if not len(column):  # an empty view cannot be cast
+        return memoryview(b"").cast("q")
+    return np.ascontiguousarray(column, dtype=np.int64).data.cast("B").cast("q")
+
+
+def _flags(column: NDArray[np.bool_]) -> memoryview[bool]:
+    if not len(column):
+        return memoryview(b"").cast("?")
+    return np.ascontiguousarray(column).data.cast("B").cast("?")
 
 
 class Requests:
@@ -52,7 +60,7 @@ class Requests:
         self.arrival_ps = _ints(trace.arrival_ns * PS_PER_NS)
         self.prompt_tokens = _ints(prompts)
         self.max_tokens = _ints(max_tokens)
-        self.foreseen = memoryview(foreseen)
+        self.foreseen = _flags(foreseen)
         priority = np.zeros(1, np.int64) if trace.priority is None else trace.priority
         self._priority = _ints(priority)
         self._num_outputs = _ints(outputs)
@@ -60,7 +68,7 @@ class Requests:
         self._ids_cover_output = prefix is not None and prefix.covers_output
         self.paths = PrefixPaths(prefix, len(trace), config.block_size)
         self._usable_blocks = config.num_gpu_blocks - 1
-        self.refused = memoryview(self._never_fits(prompts, outputs, foreseen))
+        self.refused = _flags(self._never_fits(prompts, outputs, foreseen))
 
     def __len__(self) -> int:
         return len(self.arrival_ps)
@@ -75,8 +83,9 @@ class Requests:
         """Requests that can never run.
 
         The front end refuses a prompt at or above the model length (vLLM 0.32.0); one whose
-        longest state needs more blocks than the pool has would wait or be preempted for ever. (What a
-        window group needs depends on its neighbours; the stepper refuses those when they get stuck.)
+        longest state needs more blocks than the pool has would wait or be preempted for ever.
+        (What a window group needs depends on its neighbours; the stepper refuses those when they
+        get stuck.)
         """
         config = self.config
         tokens = prompts + outputs - 1

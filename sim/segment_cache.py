@@ -139,8 +139,7 @@ class SegmentCache:
             present = segments.get(segment)
             if present is None:
                 break
-            if leaves > max_blocks:
-                leaves = max_blocks  # noqa: PLW2901
+            leaves = min(leaves, max_blocks)  # noqa: PLW2901
             for piece in present:
                 if depth >= leaves:
                     break
@@ -238,9 +237,7 @@ class SegmentCache:
         piece.before, piece.after = last, self._queue
         last.after = self._queue.before = piece
 
-    def _publish_new(
-        self, holding: Holding, segment: int, present: list[Piece], end: int
-    ) -> None:
+    def _publish_new(self, holding: Holding, segment: int, present: list[Piece], end: int) -> None:
         piece = Piece(segment, holding.published, end, 1)
         present.append(piece)
         holding.pieces.append(piece)

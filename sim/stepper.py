@@ -25,11 +25,11 @@ from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.batching import SchedulerState, make_batching
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import make_queue
-from kvsim.policies.sequence import Sequence
 
 if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep
     from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.policies.sequence import Sequence
     from kvsim.sim.cost import StepCost
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
@@ -65,7 +65,12 @@ class ScheduleListener(Protocol):
         ...
 
     def applied(
-        self, stepper: Stepper, flight: Flight, finished: list[int], late: list[int], dropped: list[int]
+        self,
+        stepper: Stepper,
+        flight: Flight,
+        finished: list[int],
+        late: list[int],
+        dropped: list[int],
     ) -> None:
         """The results of ``flight`` were applied (request indices)."""
         ...
@@ -141,7 +146,7 @@ class Stepper:
             self.num_audited += 1
         return self._in_flight[0].end_ps if self._in_flight else None
 
-    def cut(self, arrival_ps: int) -> int:  # noqa: ARG002 - a step cannot be shortened
+    def cut(self, arrival_ps: int) -> int:
         """Return the boundary of an arrival at ``arrival_ps``: here the next one, always."""
         return self._in_flight[0].end_ps
 
@@ -208,9 +213,7 @@ class Stepper:
             samples = past + num_tokens == sequence.known + sequence.owed
             decodes = samples and num_tokens == 1 and past >= sequence.prompt_tokens
             items.append(
-                FlightItem(
-                    sequence, num_tokens, past, samples, decodes, sequence.num_preemptions
-                )
+                FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
             )
             if decodes:
                 contexts.append(past + 1)

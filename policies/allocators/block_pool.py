@@ -151,7 +151,8 @@ class BlockPool:
 
     def release(self, blocks: Iterable[Block]) -> None:
         """Drop one reference of each block, in the given order (callers give tails first)."""
-        front, back = [], []
+        front: list[Block] = []
+        back: list[Block] = []
         for block in blocks:
             if block is self.null:
                 continue

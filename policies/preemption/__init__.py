@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence as SequenceOf
+    from collections.abc import Callable
+    from collections.abc import Sequence as SequenceOf
 
     from kvsim.policies.sequence import Sequence
 

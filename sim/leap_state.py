@@ -1,0 +1,329 @@
+"""State of a leaper: sums over its decoding members, the leap being flown, memory over time.
+
+The leaper is one class in four layers, each in its file: this state, its members
+(``leap_members.py``), a scheduling call (``leap_calls.py``), the four verbs (``leaper.py``, where
+the idea and the invariants are explained).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kvsim.sim.leap import (
+    blocks_taken,
+    steps_ps,
+    steps_to_reach,
+    steps_within,
+    weighted_blocks,
+)
+from kvsim.sim.segment_cache import Holding, SegmentCache
+
+if TYPE_CHECKING:
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.cost import StepCost
+    from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.recorder import Recorder
+    from kvsim.sim.requests import Requests
+    from kvsim.sim.segment_cache import Path
+
+NEVER = 1 << 62
+
+
+class Member:
+    """One request in the engine; ``order`` is its admission number, -1 while it waits."""
+
+    __slots__ = (
+        "blocks",
+        "computed",
+        "contested",
+        "decoding",
+        "holding",
+        "index",
+        "joined_at",
+        "known",
+        "last_block_ps",
+        "last_token_ps",
+        "order",
+        "preempted",
+        "x",
+    )
+
+    def __init__(self, index: int, known: int, path: Path) -> None:
+        self.index = index
+        self.known = known
+        self.computed = 0
+        self.blocks = 0
+        self.x = 0
+        self.joined_at = 0  # computed tokens when it began to decode
+        self.order = -1
+        self.decoding = False
+        self.preempted = False
+        self.contested = False
+        self.last_block_ps = 0
+        self.last_token_ps = -1
+        self.holding = Holding(path)
+
+
+class Flight:
+    """A launched step whose results are not applied yet; ``ending`` get their last token then."""
+
+    __slots__ = ("end_ps", "ending")
+
+    def __init__(self, end_ps: int) -> None:
+        self.end_ps = end_ps
+        self.ending: list[Member] = []
+
+
+class LeapState:
+    """See the module docstring; the virtual counter and ``x`` are explained in ``leaper.py``."""
+
+    __slots__ = (
+        "_audit",
+        "_batch",
+        "_block_size",
+        "_budget",
+        "_cache",
+        "_calls",
+        "_cause",
+        "_chunked",
+        "_contested",
+        "_cost",
+        "_demand",
+        "_first_ps",
+        "_flight",
+        "_growers",
+        "_head_needs",
+        "_inside",
+        "_lag",
+        "_last_end_ps",
+        "_last_steps",
+        "_leap_call_ps",
+        "_leap_start_ps",
+        "_leap_steps",
+        "_listener",
+        "_max_model_len",
+        "_members",
+        "_newly_contested",
+        "_now_ps",
+        "_num_admitted",
+        "_num_blocks",
+        "_num_contested",
+        "_num_empty",
+        "_num_evicted_told",
+        "_num_tokens_counted",
+        "_partial",
+        "_path_of",
+        "_paths",
+        "_queue_noted",
+        "_requests",
+        "_reserve",
+        "_running",
+        "_seats",
+        "_since_ps",
+        "_slope_ps",
+        "_sum_x",
+        "_users",
+        "_v",
+        "_waiting",
+        "_watched",
+        "_watermark",
+        "caching",
+        "num_audited",
+        "recorder",
+    )
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        cost: StepCost,
+        requests: Requests,
+        recorder: Recorder,
+        *,
+        audit: bool = False,
+        listener: LeapListener | None = None,
+    ) -> None:
+        self.num_audited = 0
+        self.recorder = recorder
+        self._audit = audit
+        self._listener = listener
+        self._num_evicted_told = 0
+        self._cost = cost
+        self._requests = requests
+        self._read_rules(config)
+        self._waiting: deque[int] = deque()
+        self._members: dict[int, Member] = {}  # those that have been the queue's head
+        self._running: dict[int, Member] = {}  # in order of admission
+        self._partial: Member | None = None
+        self._num_admitted = 0
+        self._cause = "step"
+        self._head_needs = 0
+        self._queue_noted = False
+        self._now_ps = 0
+
+        # decoding members, in sum
+        self._v = 0  # number of the next call
+        self._batch = 0
+        self._sum_x = 0
+        self._demand = [0] * (2 * self._block_size)
+        self._num_empty = 0  # slots of owned blocks without a computed token
+        self._last_steps: list[tuple[int, int, Member]] = []
+
+        # the flight whose results are still out, and the leap being flown
+        self._flight: Flight | None = None
+        self._last_end_ps = 0
+        self._leap_steps = self._leap_call_ps = self._leap_start_ps = 0
+        self._first_ps = self._slope_ps = 0
+        self._inside = True
+        self._num_tokens_counted = 0
+        self._since_ps = 0
+        self._calls: list[tuple[int, int, int, int, int]] = []  # (V, call, start, first, slope)
+
+        # generated blocks that others may ask for
+        self._users: dict[int, int] = {}
+        self._path_of: dict[int, list[int]] = {}
+        self._growers: dict[int, set[Member]] = {}
+        self._contested: list[set[Member]] = [set() for _ in range(self._block_size)]
+        self._num_contested = 0
+        self._newly_contested: list[Member] = []
+
+    def _read_rules(self, config: SchedulerConfig) -> None:
+        self._block_size = config.block_size
+        self._budget = config.max_num_batched_tokens
+        self._seats = config.max_num_seqs
+        self._max_model_len = config.max_model_len
+        self._chunked = config.enable_chunked_prefill
+        self._reserve = config.scheduler_reserve_full_isl
+        self._watermark = int(config.watermark * config.num_gpu_blocks)
+        self._lag = 1 if config.async_scheduling else 0
+        self._num_blocks = config.num_gpu_blocks - 1
+        self._paths = self._requests.paths
+        self._cache = SegmentCache(self._num_blocks, self._paths.start)
+        prefix = self._requests.trace.prefix
+        self.caching = config.enable_prefix_caching
+        self._watched = self.caching and prefix is not None and prefix.covers_output
+
+    def _boundary_ps(self, steps: int) -> int:
+        """When the call after ``steps`` calls of this leap is made."""
+        steps -= self._lag
+        slope_ps = self._slope_ps * (steps * (steps - 1) // 2)
+        return self._leap_start_ps + self._first_ps * steps + slope_ps
+
+    def _call_ps(self, v: int) -> int:
+        """When call ``v`` was made."""
+        calls = self._calls
+        first_v, call_ps, start_ps, first_ps, slope_ps = calls[bisect_right(calls, (v, NEVER)) - 1]
+        later = v - first_v
+        if not later:
+            return call_ps
+        return start_ps + steps_ps(first_ps, slope_ps, later - self._lag)
+
+    def _public(self, computed: int) -> int:
+        """Blocks with a key while a member decodes: async ones get theirs a token later."""
+        return (computed - self._lag) // self._block_size
+
+    def _account(self, now_ps: int) -> None:
+        """Memory was constant since the last event."""
+        cache, block_size = self._cache, self._block_size
+        self.recorder.interval(
+            self._since_ps,
+            now_ps,
+            cache.num_blank * block_size,
+            cache.num_cached * block_size,
+            self._num_empty,
+            cache.num_duplicates * block_size,
+            len(self._running),
+        )
+        self._since_ps = now_ps
+
+    def _account_leap(self, steps: int, now_ps: int) -> None:
+        """Memory over the leap's intervals; the calls after the first take their blocks here."""
+        recorder, slope_ps = self.recorder, self._slope_ps
+        v, first_ps = self._v, self._first_ps
+        if self._lag:  # until the step in flight ends, memory is as after the first call
+            self._account(self._leap_start_ps)
+            v, steps = v + 1, steps - 1
+            self._advance(v, 1)
+        since_ps = self._since_ps
+        while recorder.crosses(since_ps, now_ps):
+            span_ps = recorder.window_end(since_ps) - since_ps
+            whole = steps_to_reach(first_ps, slope_ps, span_ps + 1) - 1
+            if whole:
+                self._account_steps(v, whole, first_ps, slope_ps)
+                self._advance(v + whole, 1)
+            # one step across the edge
+            self._account(self._since_ps + first_ps + slope_ps * whole)
+            whole += 1
+            v, steps, first_ps = v + whole, steps - whole, first_ps + slope_ps * whole
+            since_ps = self._since_ps
+            if steps:
+                self._advance(v, 1)
+        if steps:
+            self._account_steps(v, steps, first_ps, slope_ps)
+        assert self._since_ps == now_ps, "a leap's steps and its boundary differ"
+
+    def _advance(self, v: int, calls: int) -> None:
+        """Calls ``v .. v + calls - 1`` take their blocks."""
+        phase = (v - 1) % self._block_size
+        blocks = blocks_taken(self._demand, phase, self._batch, calls)
+        self._cache.take(blocks)
+        self._num_empty += blocks * self._block_size - self._batch * calls
+
+    def _account_steps(self, v: int, steps: int, first_ps: int, slope_ps: int) -> None:
+        """Integrals over ``steps`` intervals inside one window; the first is after call ``v``.
+
+        The calls between them take their blocks: afterwards memory is as after the last call.
+        """
+        cache, block_size, batch = self._cache, self._block_size, self._batch
+        demand, phase, empty = self._demand, v % block_size, self._num_empty
+        pairs = steps * (steps - 1) // 2
+        ps = steps * first_ps + slope_ps * pairs
+        later_ps = first_ps + slope_ps
+        taken_ps, last = weighted_blocks(demand, phase, steps - 1, later_ps, slope_ps)
+        blank, cached = cache.num_blank, cache.num_cached
+        if last <= blank:
+            blank_ps, cached_ps = blank * ps - taken_ps, cached * ps
+        elif not blank:
+            blank_ps, cached_ps = 0, cached * ps - taken_ps
+        else:
+            from_blank = steps_within(demand, phase, batch, blank)
+            blank_taken_ps, _ = weighted_blocks(demand, phase, from_blank, later_ps, slope_ps)
+            part_ps = steps_ps(first_ps, slope_ps, from_blank + 1)
+            blank_ps = blank * part_ps - blank_taken_ps
+            cached_ps = cached * ps + blank * (ps - part_ps) - (taken_ps - blank_taken_ps)
+        computed_ps = first_ps * pairs + slope_ps * (pairs * (2 * steps - 1) // 3)
+        self._since_ps += ps
+        self.recorder.sums(
+            self._since_ps,
+            ps,
+            blank_ps * block_size,
+            cached_ps * block_size,
+            empty * ps + taken_ps * block_size - computed_ps * batch,
+            cache.num_duplicates * block_size,
+            len(self._running),
+        )
+        if last:
+            cache.take(last)
+        self._num_empty = empty + last * block_size - batch * (steps - 1)
+
+    def check_invariants(self) -> None:
+        """Verify the sums against the members themselves; O(running + pieces)."""
+        decoding = [member for member in self._running.values() if member.decoding]
+        assert len(decoding) == self._batch, "batch is off"
+        assert sum(member.x for member in decoding) == self._sum_x, "sum of x is off"
+        counts = [0] * self._block_size
+        for member in decoding:
+            counts[member.x % self._block_size] += 1
+        assert counts * 2 == self._demand, "phase histogram is off"
+        assert len(self._running) <= self._seats, "more sequences than seats"
+        empty = unkeyed = 0
+        for member in self._running.values():
+            computed = member.computed
+            if member.decoding:
+                computed = self._v - member.x - (not self._leap_steps)
+            blocks = -(-computed // self._block_size)
+            empty += blocks * self._block_size - computed
+            unkeyed += blocks - member.holding.published
+        assert empty == self._num_empty, "empty slots are off"
+        self._cache.check_invariants(self._num_blocks, unkeyed)
