@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Final
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import build_cost
 from kvsim.sim.hardware import load_hardware, server_defaults
+from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.memory_shares import PoolShape
+from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
-from kvsim.sim.pool import plan_pool
+from kvsim.sim.models.stages import expand_latents_of
+from kvsim.sim.pool import plan
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -52,15 +55,13 @@ def set_up(scenario: Scenario) -> EngineSetup:
     ------
     ValueError
         On an unknown model, hardware or cost source, a pool that nothing is left for, or options
-        that contradict each other.
+        that contradict each other, and what is planned but not simulated.
     """
-    model, hardware = load_model(scenario.model.name), load_hardware(scenario.hardware.name)
+    request = pool_request(scenario)
+    model, hardware = request.model, request.hardware
     seats, budget = default_batch(hardware, scenario.engine.entry_point)
-    pool = _pool(scenario, model, hardware, seats, budget)
-    if pool.layout.num_state_tables:
-        raise ValueError(
-            f"model {model.name} keeps a fixed state per request, which is not simulated yet"
-        )
+    pool = plan(request)
+    layout = _simulated_layout(scenario, model, pool)
     config = scenario.scheduler_config(
         block_size=pool.block_size,
         num_gpu_blocks=pool.num_blocks,
@@ -68,7 +69,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         max_num_batched_tokens=budget,
         max_model_len=model.max_position,
         async_scheduling=hardware.kind != "cpu",
-        groups=pool.layout.kv_groups,
+        groups=layout.kv_groups,
     )
     shape = PoolShape(
         num_blocks=pool.num_blocks,
@@ -86,18 +87,28 @@ def default_batch(hardware: HardwareSpec, entry_point: str) -> tuple[int, int]:
     return seats, budget if entry_point == "server" else _OFFLINE_BUDGETS[budget]
 
 
-def _pool(
-    scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, seats: int, budget: int
-) -> Pool:
-    engine = scenario.engine
+def pool_request(scenario: Scenario) -> PoolRequest:
+    """Collect what the pool of a scenario is planned for, under vLLM's rule and defaults.
+
+    Raises
+    ------
+    ValueError
+        On an unknown model or hardware, or two sizes of the pool.
+    """
+    engine, memory = scenario.engine, scenario.memory
     if engine.num_gpu_blocks_override is not None and engine.kv_memory_bytes is not None:
         raise ValueError(
             "engine.num_gpu_blocks_override and engine.kv_memory both size the pool: give one"
         )
+    model, hardware = load_model(scenario.model.name), load_hardware(scenario.hardware.name)
+    if scenario.model.mla == "expanded":
+        model = expand_latents_of(model)
+    seats, budget = default_batch(hardware, engine.entry_point)
     budget = engine.max_num_batched_tokens or budget
-    return plan_pool(
-        model,
-        hardware,
+    overlaps = hardware.kind != "cpu" if engine.async_scheduling is None else None
+    return PoolRequest(
+        model=model,
+        hardware=hardware,
         block_size=engine.block_size
         or (_BLOCK_SIZE_ON_CPU if hardware.kind == "cpu" else _BLOCK_SIZE),
         max_num_batched_tokens=budget,
@@ -106,9 +117,40 @@ def _pool(
         weight_dtype=scenario.model.weight_dtype,
         kv_dtype=engine.kv_cache_dtype,
         tp=engine.tensor_parallel_size,
+        pp=engine.pipeline_parallel_size,
         num_blocks=engine.num_gpu_blocks_override,
         kv_memory_bytes=engine.kv_memory_bytes,
+        total_bytes=memory.total_bytes,
+        weights_bytes=memory.weights_bytes,
+        peak_bytes=memory.peak_bytes,
+        graphs_bytes=memory.graphs_bytes,
+        non_torch_bytes=memory.non_torch_bytes,
+        max_model_len=engine.max_model_len or model.max_position,
+        batches_in_flight=2 if overlaps or engine.async_scheduling else 1,
     )
+
+
+def _simulated_layout(scenario: Scenario, model: ModelSpec, pool: Pool) -> BlockLayout:
+    """Block layout of the pool, if the engines that step through time model all of it."""
+    layout = pool.layout
+    assert isinstance(layout, BlockLayout), "the engine that is simulated is vLLM"
+    if layout.num_state_tables:
+        raise ValueError(
+            f"model {model.name} keeps a fixed state per request, which is not simulated yet"
+            " (kvsim plan shows its memory)"
+        )
+    if not layout.uniform and scenario.engine.kv_groups is None:
+        sizes = " and ".join(str(size) for size in sorted(set(layout.block_sizes)))
+        raise ValueError(
+            f"the blocks of {model.name} hold {sizes} tokens, by layer group; block tables of"
+            " different block sizes are not simulated yet (kvsim plan shows its memory)"
+        )
+    if scenario.engine.pipeline_parallel_size > 1:
+        raise ValueError(
+            f"engine.pipeline_parallel_size = {scenario.engine.pipeline_parallel_size}: pipeline"
+            " stages are not simulated yet (kvsim plan shows their memory)"
+        )
+    return layout
 
 
 def _cost(
@@ -145,7 +187,7 @@ def _cost(
 
 
 def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, ...]:
-    notes = list(model.notices)
+    notes = [*model.notices, *pool.notes]
     if config.max_model_len > model.max_position:
         notes.append(
             f"max_model_len {config.max_model_len:,} is above the {model.max_position:,} tokens "

@@ -43,6 +43,11 @@ class BlockLayout:
     """Tokens a block of each growing table holds; more where its layers' tokens are smaller."""
 
     @property
+    def longest(self) -> None:
+        """No limit but the pool."""
+        return
+
+    @property
     def block_bytes(self) -> int:
         """Bytes of one block: a page for each layer of a table."""
         return self.page_bytes * self.tables.layers_per_group
@@ -86,17 +91,6 @@ class BlockLayout:
     def blocks_for(self, length: int, step_tokens: int = 1) -> int:
         """Blocks of the pool that a sequence of ``length`` tokens may hold, all tables."""
         return sum(self.table_blocks(length, step_tokens)) + self.num_state_tables
-
-    def charged_blocks(self, length: int, step_tokens: int) -> int:
-        """Blocks by which the engine's log divides the pool: bytes of real layers, rounded up."""
-        states = [t.num_layers for t in self.tables.groups if t.layers.kind == "state"]
-        pages = sum(states) + sum(
-            table.num_layers * blocks
-            for table, blocks in zip(
-                self.growing, self.table_blocks(length, step_tokens), strict=True
-            )
-        )
-        return -(-pages // self.tables.layers_per_group)
 
 
 def block_layout(

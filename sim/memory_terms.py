@@ -59,10 +59,36 @@ class PoolRequest:
     peak_bytes: int | None = None
     graphs_bytes: int | None = None
     non_torch_bytes: int | None = None
+    engine: str = "vllm"
+    """Whose rule cuts the memory; see :data:`kvsim.sim.pool.ENGINES`."""
+    pp: int = 1
+    max_model_len: int | None = None
+    """Longest request; ``None`` = the model's."""
+    batches_in_flight: int = 1
+    """Two with asynchronous scheduling: windows keep the tokens of both."""
+    mem_fraction_static: float | None = None
+    """SGLang only; ``None`` = its default for the card."""
+    slots: int | None = None
+    """llama.cpp only: parallel slots; ``None`` = as many as fit."""
+    swap_bytes: int = 0
+    """Host memory for swapped blocks, a rank."""
+
+    @property
+    def model_len(self) -> int:
+        """Tokens of the longest request that is to be served."""
+        return self.max_model_len or self.model.max_position
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens in flight, which a window keeps beside its own."""
+        return self.batches_in_flight * self.max_num_batched_tokens
 
 
-def memory_terms(request: PoolRequest) -> tuple[MemoryTerm, ...]:
-    """List what the engine may use, then what it spends before KV, each with its formula."""
+def memory_terms(request: PoolRequest, *, samples: bool = True) -> tuple[MemoryTerm, ...]:
+    """List what the engine may use, then what it spends before KV, each with its formula.
+
+    ``samples``: this rank makes tokens (the last pipeline rank does), so it has sampler buffers.
+    """
     hardware, tp = request.hardware, request.tp
     total = hardware.total_bytes if request.total_bytes is None else request.total_bytes
     usable = MemoryTerm(
@@ -80,28 +106,34 @@ def memory_terms(request: PoolRequest) -> tuple[MemoryTerm, ...]:
     formula = f"{request.model.num_params:,} parameters / tp {tp}"
     spent = (
         MemoryTerm("weights", weights, formula),
-        activation_peak(request),
-        *_fixed_terms(hardware.kind == "gpu", tp),
+        activation_peak(request, samples=samples),
+        *_fixed_terms(hardware.kind == "gpu", tp * request.pp),
     )
     return (usable, *(_or_given(term, given[term.name]) for term in spent))
+
+
+def kv_left(terms: tuple[MemoryTerm, ...]) -> int:
+    """Bytes that remain for KV, below 0 where the others exceed what the engine may use."""
+    return terms[0].num_bytes - sum(term.num_bytes for term in terms[1:])
 
 
 def _or_given(term: MemoryTerm, num_bytes: int | None) -> MemoryTerm:
     return term if num_bytes is None else MemoryTerm(term.name, num_bytes, "given")
 
 
-def _fixed_terms(on_gpu: bool, tp: int) -> tuple[MemoryTerm, MemoryTerm]:
+def _fixed_terms(on_gpu: bool, num_ranks: int) -> tuple[MemoryTerm, MemoryTerm]:
     if not on_gpu:
         return MemoryTerm("graphs", 0, "none off a GPU"), MemoryTerm("non-torch", 0, "none counted")
-    other = NON_TORCH_GIB + (NON_TORCH_TP_GIB if tp > 1 else 0)
-    formula = f"{NON_TORCH_GIB} GiB" + (f" + {NON_TORCH_TP_GIB} for tp > 1" if tp > 1 else "")
+    other = NON_TORCH_GIB + (NON_TORCH_TP_GIB if num_ranks > 1 else 0)
+    more = f" + {NON_TORCH_TP_GIB} for several ranks" if num_ranks > 1 else ""
+    formula = f"{NON_TORCH_GIB} GiB{more}"
     return (
         MemoryTerm("graphs", int(GRAPHS_GIB * GIB), f"{GRAPHS_GIB} GiB", assumed=True),
         MemoryTerm("non-torch", int(other * GIB), formula, assumed=True),
     )
 
 
-def activation_peak(request: PoolRequest) -> MemoryTerm:
+def activation_peak(request: PoolRequest, *, samples: bool = True) -> MemoryTerm:
     """Estimate the buffers of the profiling step at start-up: the sampler's or the layers'."""
     model, tokens = request.model, request.max_num_batched_tokens
     logits = request.max_num_seqs * model.vocab_size
@@ -113,7 +145,7 @@ def activation_peak(request: PoolRequest) -> MemoryTerm:
             model.hidden_size + expert_width // request.tp
         )
     layers = ACTIVATION_BYTES * tokens * width
-    if sampler >= layers:
+    if samples and sampler >= layers:
         formula = (
             f"{LOGIT_BYTES} B x {request.max_num_seqs} seats x {model.vocab_size} vocabulary"
             f" + {HIDDEN_BYTES} B x {tokens} tokens x {model.hidden_size} hidden"

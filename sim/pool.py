@@ -1,78 +1,38 @@
-"""The KV pool that a card leaves, in whole blocks.
+"""The KV pool that a card leaves, by the rule of a named engine.
 
-``total x utilisation - weights - activation peak - graphs - non-torch = KV``, cut into blocks as
-vLLM 0.32.0 does at start-up (``v1/worker/gpu_worker.py``, ``v1/core/kv_cache_utils.py``). The terms
-are in :mod:`kvsim.sim.memory_terms`, the blocks in :mod:`kvsim.sim.kv_layout`.
+``total x utilisation - weights - activation peak - graphs - non-torch = KV``, cut into blocks. The
+terms are in :mod:`kvsim.sim.memory_terms`; each engine's rule is a file of its own, with its source
+(:mod:`kvsim.sim.pool_vllm`, :mod:`kvsim.sim.pool_sglang`, :mod:`kvsim.sim.pool_llama_cpp`).
+``kvsim simulate`` and ``kvsim plan`` both come through :func:`plan`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import difflib
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.hardware import GIB
-from kvsim.sim.kv_layout import BlockLayout, block_layout
-from kvsim.sim.memory_terms import MemoryTerm, PoolRequest, memory_terms
+from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.pool_levers import best_lever
+from kvsim.sim.pool_llama_cpp import split_llama_cpp
+from kvsim.sim.pool_sglang import split_sglang
+from kvsim.sim.pool_types import Pool, PoolTooSmallError, RankShare, Split
+from kvsim.sim.pool_vllm import split_vllm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvsim.sim.hardware import HardwareSpec
     from kvsim.sim.models import ModelSpec
 
+__all__ = ["ENGINES", "Pool", "PoolTooSmallError", "RankShare", "plan", "plan_pool"]
 
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The blocks of one rank.
-
-    ``num_blocks`` counts the null block, as the engine's log does; ``remainder_bytes`` are KV bytes
-    too few for a block more. The terms add up to ``total x utilisation`` unless the pool was given.
-    """
-
-    terms: tuple[MemoryTerm, ...]
-    kv_bytes: int
-    num_blocks: int
-    layout: BlockLayout
-    given: bool = False
-    """``num_blocks`` or the KV memory was given, so the card was not asked."""
-
-    @property
-    def block_size(self) -> int:
-        """Tokens in a block (hybrids raise it so that a state fits)."""
-        return self.layout.block_size
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of a block on one rank, all layers of its group."""
-        return self.layout.block_bytes
-
-    @property
-    def remainder_bytes(self) -> int:
-        """KV bytes that no block uses."""
-        return self.kv_bytes - self.num_blocks * self.block_bytes
-
-    @property
-    def pool_tokens(self) -> int:
-        """Blocks times block size, as the engine's log prints it for one full-attention group."""
-        return self.num_blocks * self.block_size
-
-    def max_concurrency(self, length: int, step_tokens: int = 1) -> float:
-        """Count requests of ``length`` tokens at once, as the engine's log prints it.
-
-        A floor, not a limit: blocks are given as a request grows. ``step_tokens`` is the token
-        budget, which windows keep beside their own tokens.
-        """
-        return self.num_blocks / self.layout.charged_blocks(length, step_tokens)
-
-    def longest_request(self, limit: int, step_tokens: int = 1) -> int:
-        """Tokens of the longest lone request, at most ``limit``; the null block is not usable."""
-        low, high = 0, limit
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.layout.blocks_for(middle, step_tokens) <= self.num_blocks - 1:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+ENGINES: Final[dict[str, Callable[[PoolRequest], Split]]] = {
+    "vllm": split_vllm,
+    "sglang": split_sglang,
+    "llama.cpp": split_llama_cpp,
+}
+"""Rules by engine."""
 
 
 def plan_pool(
@@ -94,7 +54,7 @@ def plan_pool(
     graphs_bytes: int | None = None,
     non_torch_bytes: int | None = None,
 ) -> Pool:
-    """Blocks that one rank of ``tp`` has for KV.
+    """Blocks that one rank of ``tp`` has for KV under vLLM.
 
     ``num_blocks`` or ``kv_memory_bytes`` given: taken as they are, the card refuses nothing.
     Any other ``*_bytes`` given replaces that term. Raises ``ValueError`` when nothing is left, with
@@ -122,63 +82,83 @@ def plan_pool(
 
 
 def plan(request: PoolRequest) -> Pool:
-    """Like :func:`plan_pool` with the arguments in one value."""
-    _check(request)
-    layout = block_layout(request.model, request.block_size, request.kv_dtype, request.tp)
-    if request.num_blocks is not None or request.kv_memory_bytes is not None:
-        return _given_pool(request, layout)
-    terms = memory_terms(request)
-    kv_bytes = terms[0].num_bytes - sum(term.num_bytes for term in terms[1:])
-    num_blocks = kv_bytes // layout.block_bytes
-    if num_blocks < 2:
-        raise ValueError(_nothing_fits(request, kv_bytes, layout))
-    return Pool(terms, kv_bytes, num_blocks, layout)
+    """Pool of the binding rank by the rule of ``request.engine``.
+
+    Raises
+    ------
+    PoolTooSmallError
+        Where less than a block (vLLM: the null block and one more) is left.
+    ValueError
+        On a number that cannot be, or what the engine cannot do.
+    """
+    check(request)
+    split = ENGINES[request.engine](request)
+    binding = split.binding
+    fits = binding.num_blocks or 0
+    num_blocks = fits if split.fixed_blocks is None else split.fixed_blocks
+    needed = split.null_blocks + 1 if split.fixed_blocks is None else split.fixed_blocks
+    if fits < needed and request.num_blocks is None:
+        message = _too_small(request, binding, needed)
+        raise PoolTooSmallError(message, binding.terms, binding.kv_bytes)
+    return Pool(
+        binding.terms,
+        binding.kv_bytes,
+        num_blocks,
+        split.layout,
+        given=request.num_blocks is not None or request.kv_memory_bytes is not None,
+        engine=request.engine,
+        null_blocks=split.null_blocks,
+        shares=split.shares,
+        binding=binding.index,
+        notes=split.notes,
+    )
 
 
-def _check(request: PoolRequest) -> None:
+def check(request: PoolRequest) -> None:
+    """Raise ``ValueError`` naming a value that cannot be."""
+    if request.engine not in ENGINES:
+        near = difflib.get_close_matches(request.engine, ENGINES, n=1, cutoff=0.3)
+        hint = f"; nearest is {near[0]!r}" if near else ""
+        raise ValueError(
+            f"engine {request.engine!r} is not known{hint}; choices: {', '.join(ENGINES)}"
+        )
     request.model.check_tp(request.tp)
-    utilization = request.gpu_memory_utilization
-    if not 0 < utilization <= 1:
-        raise ValueError(f"gpu_memory_utilization={utilization} is not in (0, 1]")
-    positive = {
-        "block_size": request.block_size,
-        "max_num_batched_tokens": request.max_num_batched_tokens,
-        "max_num_seqs": request.max_num_seqs,
-        "num_blocks": request.num_blocks,
-        "kv_memory_bytes": request.kv_memory_bytes,
-        "total_bytes": request.total_bytes,
-    }
-    for name, value in positive.items():
+    for name in ("gpu_memory_utilization", "mem_fraction_static"):
+        fraction = getattr(request, name)
+        if fraction is not None and not 0 < fraction <= 1:
+            raise ValueError(f"{name}={fraction} is not in (0, 1]")
+    for name in (
+        "block_size",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "num_blocks",
+        "kv_memory_bytes",
+        "total_bytes",
+        "max_model_len",
+        "slots",
+    ):
+        value = getattr(request, name)
         if value is not None and value < 1:
             raise ValueError(f"{name}={value} must be >= 1")
-    for name in ("weights_bytes", "peak_bytes", "graphs_bytes", "non_torch_bytes"):
+    for name in ("weights_bytes", "peak_bytes", "graphs_bytes", "non_torch_bytes", "swap_bytes"):
         value = getattr(request, name)
         if value is not None and value < 0:
             raise ValueError(f"{name}={value} must be >= 0")
 
 
-def _given_pool(request: PoolRequest, layout: BlockLayout) -> Pool:
-    if request.num_blocks is not None:
-        num_blocks, kv_bytes = request.num_blocks, request.num_blocks * layout.block_bytes
-        formula = f"{num_blocks} blocks x {layout.block_bytes} B, given"
-    else:
-        kv_bytes = request.kv_memory_bytes or 0
-        num_blocks, formula = kv_bytes // layout.block_bytes, "given"
-        if num_blocks < 2:
-            raise ValueError(
-                f"kv_memory_bytes={kv_bytes} holds {num_blocks} blocks of {layout.block_bytes} B;"
-                " an engine needs the null block and one more"
-            )
-    return Pool((MemoryTerm("KV", kv_bytes, formula),), kv_bytes, num_blocks, layout, given=True)
-
-
-def _nothing_fits(request: PoolRequest, kv_bytes: int, layout: BlockLayout) -> str:
-    spent = ", ".join(
-        f"{term.name} {term.num_bytes / GIB:.2f}" for term in memory_terms(request)[1:]
-    )
-    usable = memory_terms(request)[0]
+def _too_small(request: PoolRequest, binding: RankShare, needed: int) -> str:
+    if request.kv_memory_bytes is not None:
+        null = "; an engine needs the null block and one more" if request.engine == "vllm" else ""
+        return (
+            f"kv_memory_bytes={request.kv_memory_bytes} holds {binding.num_blocks} blocks of"
+            f" {binding.block_bytes} B, {needed} are needed{null}"
+        )
+    usable, *spent = binding.terms
+    parts = ", ".join(f"{term.name} {term.num_bytes / GIB:.2f}" for term in spent)
+    ranks = f"tp {request.tp}" + (f", pp {request.pp}" if request.pp > 1 else "")
     return (
-        f"{request.model.name} leaves {kv_bytes / GIB:.2f} GiB for KV on {request.hardware.name}"
-        f" at tp {request.tp}: usable {usable.num_bytes / GIB:.2f} GiB ({usable.formula}) less"
-        f" {spent}; two blocks need {2 * layout.block_bytes / GIB:.3f} GiB. {best_lever(request)}"
+        f"{request.model.name} leaves {binding.kv_bytes / GIB:.2f} GiB for KV on"
+        f" {request.hardware.name} at {ranks}: usable {usable.num_bytes / GIB:.2f} GiB"
+        f" ({usable.formula}) less {parts}; {needed} blocks need"
+        f" {needed * binding.block_bytes / GIB:.3f} GiB. {best_lever(request, ENGINES)}"
     )

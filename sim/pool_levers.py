@@ -1,4 +1,8 @@
-"""Which single change frees most KV memory, for messages and ``kvsim plan``."""
+"""Which single change frees most KV memory, for messages and ``kvsim plan``.
+
+A change is judged by the bytes that a rank has beyond one request of the longest length: more
+memory for KV counts as much as a request that needs less.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +10,126 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvsim.sim.hardware import GIB
-from kvsim.sim.memory_terms import memory_terms
-from kvsim.sim.models.dtypes import weight_format
+from kvsim.sim.models.dtypes import kv_format, weight_format
 
 if TYPE_CHECKING:
-    from kvsim.sim.memory_terms import PoolRequest
+    from collections.abc import Callable, Iterator, Mapping
 
-HIGH_UTILIZATION = 0.95
+    from kvsim.sim.memory_terms import PoolRequest
+    from kvsim.sim.pool_types import Split
+
+    Rules = Mapping[str, Callable[[PoolRequest], Split]]
+
+HIGH_FRACTION = 0.95
 FEW_SEATS = 64
 FEW_TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """One change of the command line and the KV bytes a rank gains by it."""
+    """One change of the command line and the bytes a rank gains by it."""
 
     change: str
     freed_bytes: int
+    enough: bool
+    """One request of the longest length then fits."""
 
 
-def levers(request: PoolRequest) -> tuple[Lever, ...]:
+def surplus(request: PoolRequest, rules: Rules) -> int:
+    """KV bytes of the tightest rank beyond one request of the longest length.
+
+    Beyond one block where ``max_model_len`` is open.
+    """
+    split = rules[request.engine](request)
+    length = 1 if request.max_model_len is None else request.max_model_len
+    needed = split.layout.blocks_for(length, request.step_tokens) + split.null_blocks
+    if split.fixed_blocks is not None:
+        needed = split.fixed_blocks
+    return min(share.kv_bytes - needed * share.block_bytes for share in split.shares)
+
+
+def levers(request: PoolRequest, rules: Rules) -> tuple[Lever, ...]:
     """Single changes that free KV memory, best first; terms given by hand do not move."""
-    model = request.model
-    tries = {
-        f"gpu_memory_utilization {request.gpu_memory_utilization:g} -> {HIGH_UTILIZATION}": replace(
-            request,
-            gpu_memory_utilization=max(request.gpu_memory_utilization, HIGH_UTILIZATION),
-        ),
-        f"max_num_seqs {request.max_num_seqs} -> {FEW_SEATS}": replace(
-            request, max_num_seqs=min(request.max_num_seqs, FEW_SEATS)
-        ),
-        f"max_num_batched_tokens {request.max_num_batched_tokens} -> {FEW_TOKENS}": replace(
-            request, max_num_batched_tokens=min(request.max_num_batched_tokens, FEW_TOKENS)
-        ),
-    }
-    chosen = model.weight_dtype or model.dtype
-    now = weight_format(chosen if request.weight_dtype == "auto" else request.weight_dtype)
-    for smaller in ("fp8", "int4"):
-        if weight_format(smaller).payload_bits < now.payload_bits:
-            tries[f"weights {now.name} -> {smaller}"] = replace(request, weight_dtype=smaller)
-    if _splits(request, 2 * request.tp):
-        tries[f"tp {request.tp} -> {2 * request.tp}"] = replace(request, tp=2 * request.tp)
-    left = _left(request)
-    gains = (Lever(change, _left(other) - left) for change, other in tries.items())
-    return tuple(sorted((g for g in gains if g.freed_bytes > 0), key=lambda g: -g.freed_bytes))
+    now = surplus(request, rules)
+    found = []
+    for change, other in (*_tries(request), *_shorter(request, rules)):
+        try:
+            then = surplus(other, rules)
+        except ValueError:
+            continue
+        if then > now:
+            found.append(Lever(change, then - now, enough=then >= 0))
+    return tuple(sorted(found, key=lambda lever: -lever.freed_bytes))
 
 
-def best_lever(request: PoolRequest) -> str:
+def best_lever(request: PoolRequest, rules: Rules) -> str:
     """Sentence on the change that frees most."""
-    found = levers(request)
+    found = levers(request, rules)
     if not found:
         return "No single change frees memory."
     best = found[0]
-    enough = "" if _left(request) + best.freed_bytes > 0 else ", still not enough"
+    enough = "" if best.enough else ", still not enough"
     return f"Frees most: {best.change} (+{best.freed_bytes / GIB:.2f} GiB a card{enough})"
 
 
-def _left(request: PoolRequest) -> int:
-    terms = memory_terms(request)
-    return terms[0].num_bytes - sum(term.num_bytes for term in terms[1:])
+def _tries(request: PoolRequest) -> Iterator[tuple[str, PoolRequest]]:
+    """Each change by itself, named as the option that makes it."""
+    if request.engine == "vllm":
+        was = request.gpu_memory_utilization
+        yield (
+            f"utilization {was:g} -> {HIGH_FRACTION}",
+            replace(request, gpu_memory_utilization=max(was, HIGH_FRACTION)),
+        )
+        seats, tokens = request.max_num_seqs, request.max_num_batched_tokens
+        yield (
+            f"max_num_seqs {seats} -> {FEW_SEATS}",
+            replace(request, max_num_seqs=min(seats, FEW_SEATS)),
+        )
+        yield (
+            f"max_num_batched_tokens {tokens} -> {FEW_TOKENS}",
+            replace(request, max_num_batched_tokens=min(tokens, FEW_TOKENS)),
+        )
+    if request.engine == "sglang":
+        yield (
+            f"mem_fraction_static -> {HIGH_FRACTION}",
+            replace(request, mem_fraction_static=HIGH_FRACTION),
+        )
+    yield from _smaller_formats(request)
+    if request.engine == "llama.cpp":
+        yield f"pp {request.pp} -> {2 * request.pp}", replace(request, pp=2 * request.pp)
+        if request.slots is not None and request.slots > 1:
+            yield f"slots {request.slots} -> 1", replace(request, slots=1)
+    elif _splits(request, 2 * request.tp):
+        yield f"tp {request.tp} -> {2 * request.tp}", replace(request, tp=2 * request.tp)
+
+
+def _shorter(request: PoolRequest, rules: Rules) -> Iterator[tuple[str, PoolRequest]]:
+    """Yield the longest length of which one request fits."""
+    if request.max_model_len is None:
+        return
+    low, high = 0, request.max_model_len
+    while low < high:
+        middle = (low + high + 1) // 2
+        if surplus(replace(request, max_model_len=middle), rules) >= 0:
+            low = middle
+        else:
+            high = middle - 1
+    if low:
+        change = f"max_model_len {request.max_model_len} -> {low}"
+        yield change, replace(request, max_model_len=low)
+
+
+def _smaller_formats(request: PoolRequest) -> Iterator[tuple[str, PoolRequest]]:
+    model = request.model
+    chosen = model.weight_dtype or model.dtype
+    weights = weight_format(chosen if request.weight_dtype == "auto" else request.weight_dtype)
+    for name in ("fp8", "int4"):
+        if weight_format(name).payload_bits < weights.payload_bits:
+            yield f"weights {weights.name} -> {name}", replace(request, weight_dtype=name)
+    kv = kv_format(model.kv_dtype(request.kv_dtype))
+    smaller = "q8_0" if request.engine == "llama.cpp" else "fp8"
+    if kv_format(smaller).payload_bits < kv.payload_bits:
+        yield f"KV dtype {kv.name} -> {smaller}", replace(request, kv_dtype=smaller)
 
 
 def _splits(request: PoolRequest, tp: int) -> bool:

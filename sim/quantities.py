@@ -38,13 +38,15 @@ _PICOSECONDS: Final = {
 def parse_size_bytes(value: object) -> int:
     """Bytes of ``"12GiB"`` (2**30), ``"12GB"`` (10**9) or a bare number (GiB).
 
+    Rounded to the nearest byte, so that ``51.38GiB`` of a log can be written as it is.
+
     Raises
     ------
     ValueError
-        Where the text is no size or not a whole number of bytes.
+        Where the text is no size.
     """
     allowed = "a size such as 12GiB, 12GB or 512MiB (a bare number is in GiB)"
-    return _parse(value, _BYTES, allowed, bare=True)
+    return round(_parse(value, _BYTES, allowed, bare=True))
 
 
 def parse_duration_ps(value: object) -> int:
@@ -56,7 +58,10 @@ def parse_duration_ps(value: object) -> int:
         Where the text is no duration or not a whole number of picoseconds.
     """
     allowed = "a time with its unit, such as 2s, 50ms or 30us"
-    return _parse(value, _PICOSECONDS, allowed, bare=False)
+    scaled = _parse(value, _PICOSECONDS, allowed, bare=False)
+    if scaled != int(scaled):
+        raise ValueError(f"is finer than the smallest unit: expected {allowed}")
+    return int(scaled)
 
 
 def format_duration(duration_ps: int) -> str:
@@ -79,7 +84,7 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes}B"
 
 
-def _parse(value: object, units: dict[str, int], allowed: str, *, bare: bool) -> int:
+def _parse(value: object, units: dict[str, int], allowed: str, *, bare: bool) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"expected {allowed}")
     match = _NUMBER.fullmatch(str(value))
@@ -88,11 +93,8 @@ def _parse(value: object, units: dict[str, int], allowed: str, *, bare: bool) ->
     number, unit = Decimal(match[1].replace("_", "")), match[2].lower()
     if not unit and not bare:
         if number == 0:
-            return 0
+            return number
         raise ValueError(f"has no unit: expected {allowed}")
     if unit not in units:
         raise ValueError(f"expected {allowed}")
-    scaled = number * units[unit]
-    if scaled != int(scaled):
-        raise ValueError(f"is finer than the smallest unit: expected {allowed}")
-    return int(scaled)
+    return number * units[unit]

@@ -17,6 +17,7 @@ from kvsim.sim.scenario_tables import (
     Engine,
     Eviction,
     Hardware,
+    Memory,
     Model,
     Predictor,
     Preemption,
@@ -41,6 +42,7 @@ class Scenario:
     preset: str = ""
     model: Model = field(default_factory=Model)
     hardware: Hardware = field(default_factory=Hardware)
+    memory: Memory = field(default_factory=Memory)
     cost: Cost = field(default_factory=Cost)
     engine: Engine = field(default_factory=Engine)
     batching: Batching = field(default_factory=Batching)

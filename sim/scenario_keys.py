@@ -92,12 +92,12 @@ def text(what: str, *, optional: bool = False) -> Rule:
     return Rule(parse, optional=optional)
 
 
-def size() -> Rule:
-    """Accept an optional size in bytes."""
+def size(*, or_zero: bool = False) -> Rule:
+    """Accept an optional size in bytes, 0 only where ``or_zero``."""
 
     def parse(value: object) -> object:
         size_bytes = parse_size_bytes(value)
-        if size_bytes == 0:
+        if size_bytes == 0 and not or_zero:
             raise ValueError("expected a size above 0")
         return size_bytes
 

@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``[model]``: bundled name, or the path of a ``config.json``; ``auto`` = its own dtype."""
+    """``[model]``: bundled name, or the path of a ``config.json``; ``auto`` = its own dtype.
+
+    ``mla = "expanded"``: K and V of every head are stored instead of the latent.
+    """
 
     name: str = key("llama-3.1-8b", text("a bundled model name or the path of a config.json"))
     weight_dtype: str = key("auto", text("'auto' or a weight format such as 'fp8'"))
+    mla: str = key("latent", choice("latent", "expanded"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,20 @@ class Hardware:
     """``[hardware]``: bundled name, or the path of a hardware file."""
 
     name: str = key("h100-sxm", text("a bundled hardware name or the path of a hardware file"))
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """``[memory]``: terms of the pool that are known better than they are worked out, a rank.
+
+    ``total`` replaces the card's memory, the others what is spent before KV.
+    """
+
+    total_bytes: int | None = key(None, size(), name="total")
+    weights_bytes: int | None = key(None, size(or_zero=True), name="weights")
+    peak_bytes: int | None = key(None, size(or_zero=True), name="peak")
+    graphs_bytes: int | None = key(None, size(or_zero=True), name="graphs")
+    non_torch_bytes: int | None = key(None, size(or_zero=True), name="non_torch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,7 @@ class Engine:
     kv_memory_bytes: int | None = key(None, size(), name="kv_memory")
     kv_cache_dtype: str = key("auto", text("'auto' or a KV format such as 'fp8'"))
     tensor_parallel_size: int = key(1, whole(1))
+    pipeline_parallel_size: int = key(1, whole(1))
     gpu_memory_utilization: float = key(0.9, fraction(above_zero=True))
     max_model_len: int | None = key(None, whole(2, optional=True))
     max_num_seqs: int | None = key(None, whole(1, optional=True))

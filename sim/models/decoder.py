@@ -98,6 +98,7 @@ def assemble(
         notices=notices,
         source=source,
         expanded=expanded,
+        layers=tuple(layers),
     )
 
 

@@ -60,6 +60,19 @@ def group_layers(layers: list[Layer]) -> tuple[LayerGroup, ...]:
     return tuple(sorted(groups, key=lambda group: order[group.kind]))
 
 
+def shape_of(group: LayerGroup) -> KVShape:
+    """Return the shape that all layers of ``group`` have."""
+    return KVShape(
+        group.kind,
+        group.num_heads,
+        group.num_kv_heads,
+        group.head_dim,
+        group.v_head_dim,
+        group.window,
+        group.state_bytes,
+    )
+
+
 def expand_latents(
     groups: tuple[LayerGroup, ...], head_dim: int, v_head_dim: int
 ) -> tuple[LayerGroup, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.models.decoder import read_dtype
+from kvsim.sim.models.decoder import read_dtype, read_num_layers
 from kvsim.sim.models.layers import KVShape, Layer, count_params, group_layers
 from kvsim.sim.models.spec import ModelSpec
 
@@ -27,7 +27,7 @@ def parse_opt(config: ConfigReader, name: str, source: str) -> ModelSpec:
     vocab = config.size("vocab_size")
     positions = config.size("max_position_embeddings")
     width = config.size("word_embed_proj_dim", default=hidden)
-    num_layers = config.size("num_hidden_layers")
+    num_layers = read_num_layers(config)
     bias = int(config.flag("enable_bias", default=True))
     head_dim = hidden // heads
     layer = Layer(
@@ -62,4 +62,5 @@ def parse_opt(config: ConfigReader, name: str, source: str) -> ModelSpec:
             norms=2 * hidden if last else 0,
         ),
         source=source,
+        layers=tuple(layers),
     )

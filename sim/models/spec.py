@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kvsim.sim.models.dtypes import kv_format, weight_format
+
+if TYPE_CHECKING:
+    from kvsim.sim.models.layers import Layer
 
 LATENT_TILE = 128
 GroupKind = Literal["full", "sliding", "chunked", "mla", "state"]
@@ -50,6 +53,13 @@ class LayerGroup:
             return self._fp8_latent_bytes()
         heads = self.kv_heads_per_rank(tp) * (2 if self.v_head_dim else 1)
         return kv_format(kv_dtype).bytes_of(self.kv_values_per_rank(tp), heads)
+
+    def layer_scale_bytes(self, kv_dtype: str, tp: int = 1) -> Fraction:
+        """Bytes of scales a token in one storing layer on one rank."""
+        if kv_dtype == "fp8_ds_mla":
+            return Fraction((self.head_dim - self.head_dim % LATENT_TILE) // LATENT_TILE * 4)
+        heads = self.kv_heads_per_rank(tp) * (2 if self.v_head_dim else 1)
+        return kv_format(kv_dtype).scale_bytes(self.kv_values_per_rank(tp), heads)
 
     def _fp8_latent_bytes(self) -> Fraction:
         """FlashMLA's format: the latent in fp8, a scale for each 128 values, rope in 16 bits."""
@@ -135,6 +145,8 @@ class ModelSpec:
     source: str = ""
     expanded: tuple[LayerGroup, ...] = field(default=(), repr=False)
     """MLA models: the groups of an engine that stores K and V of every head instead."""
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    """The layers in order, for splitting them over pipeline ranks."""
 
     @property
     def num_params(self) -> int:
@@ -157,6 +169,12 @@ class ModelSpec:
         """Bytes one more token takes on one rank while no window is full yet, rounded up."""
         name = self.kv_dtype(kv_dtype)
         return math.ceil(sum(g.num_kv_layers * g.layer_kv_bytes(name, tp) for g in self.groups))
+
+    def kv_scale_bytes_per_token(self, kv_dtype: str = "auto", tp: int = 1) -> int:
+        """Bytes of scales in :meth:`kv_bytes_per_token`, rounded up; the rest is payload."""
+        name = self.kv_dtype(kv_dtype)
+        scales = sum(g.num_kv_layers * g.layer_scale_bytes(name, tp) for g in self.groups)
+        return math.ceil(scales)
 
     def kv_bytes_fixed_per_request(self, tp: int = 1) -> int:
         """Bytes of recurrent state a request on one rank, whatever its length."""
