@@ -29,7 +29,7 @@ from kvsim.sim.scenario_tables import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT_PRESET: Final = "vllm-0.32-sync"
+DEFAULT_PRESET: Final = "vllm-0.32"
 
 
 @dataclass(frozen=True, slots=True)
