@@ -105,7 +105,7 @@ def test_options_become_scenario_keys() -> None:
         (("--slo", "ttft"), "--slo 'ttft' is not of the form"),
         (("--slo", "ttft=2"), "slo.ttft = '2': has no unit"),
         (("--model", "llama-3.1-9b"), "llama-3.1-8b"),
-        (("--hardware", "h200"), "h200"),
+        (("--hardware", "h999"), "h200"),
         (("--num-blocks", "many"), "engine.num_gpu_blocks_override = 'many'"),
         (("--max-model-len", "0"), "engine.max_model_len = 0"),
         (("--rate-scale", "0"), "rate scale '0' must be a number above 0"),

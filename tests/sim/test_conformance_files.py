@@ -127,7 +127,7 @@ def test_identical(capsys: pytest.CaptureFixture[str]) -> None:
 def test_different(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = tmp_path / "o.json"
     options.write_text(json.dumps({"scheduler_reserve_full_isl": False}))
-    assert validate(GOLDEN / "micro_nocache.jsonl.gz", "--options", options) == 1
+    assert validate(GOLDEN / "micro_nocache.jsonl.gz", "--step", "--options", options) == 1
     out, err = capsys.readouterr()
     assert err == ""
     assert out == EXPECTED

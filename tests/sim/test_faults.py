@@ -424,8 +424,8 @@ ASYNC = [
         (
             Requests,
             "__init__",
-            "self.max_tokens: list[int] = max_tokens.tolist()",
-            "self.max_tokens: list[int] = trace.output_tokens.tolist()",
+            "self.max_tokens = _ints(max_tokens)",
+            "self.max_tokens = _ints(trace.output_tokens)",
         ),
     ),
     fault(

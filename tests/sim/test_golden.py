@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvsim.sim.conformance import replay
-from kvsim.sim.golden import GoldenLog, find_trace, read_log
+from kvsim.sim.golden import GoldenLog, engine_options, find_trace, read_log
+from kvsim.sim.leaper import leapable
 from kvsim.traces import Trace, read_trace
 
 if TYPE_CHECKING:
@@ -27,20 +28,31 @@ def test_every_log_is_in_the_index() -> None:
     assert len(INDEX) == 77
 
 
+@pytest.mark.parametrize("step", [True, False], ids=["stepper", "leaper"])
 @pytest.mark.parametrize("name", sorted(INDEX))
-def test_made_up_scenario(name: str, recorded: Recorded) -> None:
+def test_made_up_scenario(name: str, step: bool, recorded: Recorded) -> None:
     log, trace = recorded(name)
-    verdict = replay(log, trace, step=True)
+    config, _ = engine_options(log.options)
+    if not step and not leapable(config)[0]:
+        pytest.skip(f"stepper only: {leapable(config)[1]}")
+    verdict = replay(log, trace, step=step)
+    assert verdict.engine == ("stepper" if step else "leaper")
     assert verdict.difference is None
     assert verdict.num_steps == INDEX[name]["steps"]
 
 
+def test_most_logs_are_leapt() -> None:
+    logs = (read_log(GOLDEN / f"{name}.jsonl.gz") for name in INDEX)
+    assert sum(leapable(engine_options(log.options)[0])[0] for log in logs) == 49
+
+
+@pytest.mark.parametrize("step", [True, False], ids=["stepper", "leaper"])
 @pytest.mark.parametrize("name", REAL)
-def test_slice_of_a_public_trace(name: str, shared: Path) -> None:
+def test_slice_of_a_public_trace(name: str, step: bool, shared: Path) -> None:
     path = shared / "golden" / "vllm-real" / f"{name}.jsonl.gz"
     if not path.exists():
         pytest.skip(f"{path} is absent")
     log = read_log(path)
-    verdict = replay(log, read_trace(find_trace(log)), step=True)
+    verdict = replay(log, read_trace(find_trace(log)), step=step)
     assert verdict.difference is None
     assert verdict.num_steps == log.summary["steps"]
