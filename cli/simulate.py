@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.completion import FILES
+from kvsim.cli.pool_options import add_pool_options, pool_values
 
 if TYPE_CHECKING:
     from kvsim.sim.run import Run
@@ -28,23 +29,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     trace = parser.add_argument("trace", metavar="TRACE", help="file in any format kvsim reads")
     trace.complete = FILES  # type: ignore[attr-defined]  # read by shtab
-    _add_scenario_options(parser.add_argument_group("scenario"))
+    add_scenario_options(parser.add_argument_group("scenario"))
+    add_pool_options(parser)
     _add_trace_options(parser.add_argument_group("trace"))
     _add_run_options(parser.add_argument_group("run"))
     parser.set_defaults(handler=run)
 
 
-def _add_scenario_options(group: argparse._ArgumentGroup) -> None:
+def add_scenario_options(group: argparse._ArgumentGroup) -> None:
+    """Declare what picks and changes the scenario; ``kvsim plan`` has the same."""
     group.add_argument(
         "--scenario", metavar="FILE|PRESET", help="TOML file, or a preset such as vllm-0.12"
     )
     group.add_argument("--model", help="bundled name or config.json (default llama-3.1-8b)")
     group.add_argument("--hardware", help="bundled name or hardware file (default h100-sxm)")
-    group.add_argument("--max-model-len", metavar="N", help="longest sequence in tokens")
-    pool = group.add_mutually_exclusive_group()
-    pool.add_argument("--num-blocks", metavar="N", help="KV blocks, the null block included")
-    pool.add_argument("--kv-memory", metavar="SIZE", help="memory for KV: 12GiB, 12GB, 12 (GiB)")
-    group.add_argument("--slo", metavar="ttft=2s,tpot=50ms", help="limits that goodput counts by")
     group.add_argument(
         "--set",
         metavar="TABLE.KEY=VALUE",
@@ -77,6 +75,7 @@ def _add_trace_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--slo", metavar="ttft=2s,tpot=50ms", help="limits that goodput counts by")
     group.add_argument(
         "--out", default=DEFAULT_OUT, metavar="DIR", help=f"run folder (default {DEFAULT_OUT})"
     )
@@ -121,22 +120,10 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
     from kvsim.sim.scenario_loader import load_scenario, parse_settings
 
     scenario = load_scenario(arguments.scenario or DEFAULT_PRESET)
-    values: dict[str, object] = {}
-    for path, text in (
-        ("model.name", arguments.model),
-        ("hardware.name", arguments.hardware),
-        ("engine.max_model_len", arguments.max_model_len),
-        ("engine.num_gpu_blocks_override", arguments.num_blocks),
-        ("engine.kv_memory", arguments.kv_memory),
-    ):
-        if text is not None:
-            values[path] = _plain(text)
-    values |= _slo_values(arguments.slo)
+    names = {"model.name": arguments.model, "hardware.name": arguments.hardware}
+    values: dict[str, object] = {path: name for path, name in names.items() if name is not None}
+    values |= pool_values(arguments) | _slo_values(arguments.slo)
     return scenario.with_values(values).with_values(parse_settings(arguments.settings))
-
-
-def _plain(text: str) -> object:
-    return int(text) if text.isdecimal() else text
 
 
 def _slo_values(text: str | None) -> dict[str, object]:
@@ -165,20 +152,29 @@ def _read(arguments: argparse.Namespace) -> Trace:
     return trace
 
 
-def _print_table(arguments: argparse.Namespace, result: Run) -> None:
-    from kvsim.cli.summary_table import summary_lines
+def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
+    """Lines that tell which of preset, model and hardware were given and which are defaults."""
     from kvsim.cli.table import wrapped
 
     named = (
-        ("preset", result.scenario.preset, arguments.scenario),
-        ("model", result.scenario.model.name, arguments.model),
-        ("hardware", result.scenario.hardware.name, arguments.hardware),
+        ("preset", scenario.preset, arguments.scenario),
+        ("model", scenario.model.name, arguments.model),
+        ("hardware", scenario.hardware.name, arguments.hardware),
     )
+    lines = []
     for label, group in (
         ("given:", [f"{what} {name}" for what, name, given in named if given is not None]),
         ("defaults:", [f"{what} {name}" for what, name, given in named if given is None]),
     ):
         if group:
-            print("\n".join(wrapped(label, ", ".join(group), first_width=len(label) + 1)))
+            lines += wrapped(label, ", ".join(group), first_width=len(label) + 1)
+    return lines
+
+
+def _print_table(arguments: argparse.Namespace, result: Run) -> None:
+    from kvsim.cli.summary_table import summary_lines
+    from kvsim.cli.table import wrapped
+
+    print("\n".join(named_lines(arguments, result.scenario)))
     print("\n".join(summary_lines(result.summary, result.setup.pool_terms)))
     print("\n".join(["", *wrapped("run folder", str(arguments.out))]))

@@ -146,6 +146,10 @@ def check(request: PoolRequest) -> None:
             raise ValueError(f"{name}={value} must be >= 0")
 
 
+def _count(needed: int) -> str:
+    return "1 block needs" if needed == 1 else f"{needed} blocks need"
+
+
 def _too_small(request: PoolRequest, binding: RankShare, needed: int) -> str:
     if request.kv_memory_bytes is not None:
         null = "; an engine needs the null block and one more" if request.engine == "vllm" else ""
@@ -159,6 +163,6 @@ def _too_small(request: PoolRequest, binding: RankShare, needed: int) -> str:
     return (
         f"{request.model.name} leaves {binding.kv_bytes / GIB:.2f} GiB for KV on"
         f" {request.hardware.name} at {ranks}: usable {usable.num_bytes / GIB:.2f} GiB"
-        f" ({usable.formula}) less {parts}; {needed} blocks need"
+        f" ({usable.formula}) less {parts}; {_count(needed)}"
         f" {needed * binding.block_bytes / GIB:.3f} GiB. {best_lever(request, ENGINES)}"
     )

@@ -52,7 +52,9 @@ def levers(request: PoolRequest, rules: Rules) -> tuple[Lever, ...]:
     """Single changes that free KV memory, best first; terms given by hand do not move."""
     now = surplus(request, rules)
     found = []
-    for change, other in (*_tries(request), *_shorter(request, rules)):
+    given = request.num_blocks is not None  # then neither card nor formats change what fits
+    tries = () if given else tuple(_tries(request))
+    for change, other in (*tries, *_shorter(request, rules)):
         try:
             then = surplus(other, rules)
         except ValueError:
@@ -103,20 +105,26 @@ def _tries(request: PoolRequest) -> Iterator[tuple[str, PoolRequest]]:
         yield f"tp {request.tp} -> {2 * request.tp}", replace(request, tp=2 * request.tp)
 
 
-def _shorter(request: PoolRequest, rules: Rules) -> Iterator[tuple[str, PoolRequest]]:
-    """Yield the longest length of which one request fits."""
-    if request.max_model_len is None:
-        return
-    low, high = 0, request.max_model_len
+def longest_length(request: PoolRequest, rules: Rules) -> int:
+    """Longest length in tokens, up to ``max_model_len``, of which one request fits; 0 = none."""
+    low, high = 0, request.model_len
     while low < high:
         middle = (low + high + 1) // 2
         if surplus(replace(request, max_model_len=middle), rules) >= 0:
             low = middle
         else:
             high = middle - 1
-    if low:
-        change = f"max_model_len {request.max_model_len} -> {low}"
-        yield change, replace(request, max_model_len=low)
+    return low
+
+
+def _shorter(request: PoolRequest, rules: Rules) -> Iterator[tuple[str, PoolRequest]]:
+    """Yield the longest length of which one request fits."""
+    if request.max_model_len is None:
+        return
+    longest = longest_length(request, rules)
+    if longest:
+        change = f"max_model_len {request.max_model_len} -> {longest}"
+        yield change, replace(request, max_model_len=longest)
 
 
 def _smaller_formats(request: PoolRequest) -> Iterator[tuple[str, PoolRequest]]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
+from kvsim.traces.arrivals import ArrivalRule
+from kvsim.traces.output_lengths import OutputRule
 from kvsim.traces.readers import reader_for
 from kvsim.traces.readers.intake import Intake
+from kvsim.traces.readers.wishes import Wishes
 from kvsim.traces.source import Source
 from kvsim.traces.trace import TraceError
 
@@ -22,6 +27,11 @@ def read_trace(
     sort: bool = False,
     on_bad_row: Literal["stop", "skip"] = "stop",
     limit: int | None = None,
+    keep_unusable: bool = False,
+    arrivals: ArrivalRule | str | None = None,
+    session_starts: ArrivalRule | str | None = None,
+    output_tokens: OutputRule | str | None = None,
+    seed: int = 0,
 ) -> Trace:
     """Read a trace; gzip and zstd are unpacked whatever the name says.
 
@@ -38,6 +48,22 @@ def read_trace(
         and count them in the receipt.
     limit
         Take this many requests at most, the first ones of the file.
+    keep_unusable
+        Read for statistics only. Requests without an answer stay in with ``output_tokens`` 0 and
+        stand in ``receipt.unusable``; failed ones are left out and counted in ``receipt.failed``;
+        what the file does not say (times, lengths of answers, starts of sessions) stays 0, and
+        ``receipt.has_times`` and ``has_outputs`` say so. Such a trace is not to be simulated.
+    arrivals
+        Draw arrival times by this law (``"poisson(rate=3)"``, see ``kvsim.traces.arrivals``)
+        instead of the recorded ones; needed where a file has none. Where it says no rate, the
+        recorded rate holds.
+    session_starts
+        The law by which sessions start in files whose sessions all begin at their own 0.
+    output_tokens
+        Lengths of answers for files without (``"256"``, ``"uniform(1,512)"``, see
+        ``kvsim.traces.output_lengths``).
+    seed
+        Of all that is drawn.
 
     Returns
     -------
@@ -55,7 +81,17 @@ def read_trace(
         raise TraceError(f"--limit is {limit}; allowed are whole numbers from 1")
     source = Source(path)
     reader = reader_for(source, format)
-    intake = Intake(source, skip_bad_rows=on_bad_row == "skip", sort=sort, limit=limit)
+    wishes = Wishes(
+        skip_bad_rows=on_bad_row == "skip",
+        sort=sort,
+        limit=limit,
+        keep_unusable=keep_unusable,
+        arrivals=ArrivalRule.parse(arrivals) if isinstance(arrivals, str) else arrivals,
+        session_starts=_starts(session_starts),
+        outputs=_outputs(output_tokens),
+        rngs=np.random.default_rng(seed).spawn(4),
+    )
+    intake = Intake(source, wishes)
     intake.receipt.format = reader.name
     try:
         return reader.read(source, intake)
@@ -64,3 +100,18 @@ def read_trace(
         raise TraceError(
             f"{source.path}: the text is not UTF-8 (byte 0x{seen} cannot be read); convert it first"
         ) from error
+
+
+def _starts(rule: ArrivalRule | str | None) -> ArrivalRule | None:
+    if isinstance(rule, str):
+        rule = ArrivalRule.parse(rule, "--session-starts")
+    if rule is not None and rule.rate_per_s is None:
+        raise TraceError(
+            f"--session-starts {rule} needs a rate in sessions per second: say {rule.kind}(rate=R) "
+            "or --session-rate R"
+        )
+    return rule
+
+
+def _outputs(rule: OutputRule | str | None) -> OutputRule | None:
+    return OutputRule.parse(rule) if isinstance(rule, str) else rule

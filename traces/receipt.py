@@ -25,10 +25,20 @@ class Receipt:
     ----------
     rows_read
         Data rows looked at, skipped ones included.
-    skipped, clipped, failed
+    epoch
+        What the first arrival is in the file's own clock, in words.
+    ids_partial
+        Whether the last id of a request may stand for a block that is not full; None where no
+        request has ids.
+    skipped, clipped, failed, unusable
         Reason -> ``(count, first line number)``. Skipped rows are not in the trace; clipped rows
         are, with something cut; failed rows were requests that the source itself calls failed
-        (not in the trace).
+        (not in the trace); unusable ones were kept for statistics only and cannot be simulated.
+    early_turns
+        Turns that arrive before the answer they follow could have ended: before its recorded end,
+        or within 1 ms a token where none is recorded.
+    has_times, has_outputs
+        False where the file says none and they stand at 0 (reading for statistics).
     place
         What the line numbers count: ``"line"`` of the text, or ``"row"`` (from 1) where a format
         has no lines.
@@ -37,15 +47,21 @@ class Receipt:
     path: str
     format: str
     time_unit: str
+    epoch: str | None = None
     id_block_size: int | None = None
     id_scope: str | None = None
     ids_cover_output: bool = False
+    ids_partial: bool | None = None
     time_grid_ns: int | None = None
     num_distinct_times: int = 0
     rows_read: int = 0
     skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
     clipped: dict[str, tuple[int, int]] = field(default_factory=dict)
     failed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    unusable: dict[str, tuple[int, int]] = field(default_factory=dict)
+    early_turns: int = 0
+    has_times: bool = True
+    has_outputs: bool = True
     notes: list[str] = field(default_factory=list)
     place: str = "line"
 
@@ -66,29 +82,44 @@ class Receipt:
             ("skipped", self.skipped),
             ("clipped", self.clipped),
             ("failed", self.failed),
+            ("unusable", self.unusable),
         ):
             for reason, (count, first) in reasons.items():
                 yield label, f"{count:,}: {reason} (first: {self.place} {first:,})"
-        yield "times", f"in {self.time_unit}; {self._ties()}"
+        yield "times", self._time_text()
+        if self.early_turns:
+            yield (
+                "turns",
+                f"{self.early_turns:,} arrive before the answer they follow could have ended "
+                "(its recorded end, or 1 ms a token)",
+            )
         yield "ids", self._id_text()
         for note in self.notes:
             yield "note", note
+
+    def _time_text(self) -> str:
+        if not self.has_times:
+            return "none in the file: a simulation needs --rate or --arrivals"
+        text = f"in {self.time_unit}; {self._ties()}"
+        return text if self.epoch is None else f"{text}; {self.epoch}"
 
     def _ties(self) -> str:
         text = f"{self.num_distinct_times:,} distinct times for {self.num_requests:,} requests"
         if self.time_grid_ns is None:
             return text
-        text += f" ({duration(self.time_grid_ns)} grid)"
         tied = self.num_distinct_times < self.num_requests
         if tied and self.time_grid_ns >= _COARSE_GRID_NS:
-            text += ": p99 TTFT is shaped by it"
-        return text
+            text += f": p99 TTFT is shaped by the {duration(self.time_grid_ns)} grid; "
+            return text + "--spread-ties spreads them"
+        return f"{text} ({duration(self.time_grid_ns)} grid)"
 
     def _id_text(self) -> str:
         if self.id_block_size is None:
             return "none: prompts and answers are anonymous (never hit)"
         chain = f"{self.id_block_size} tokens each, scope {self.id_scope}; a prefix is the whole "
         chain += "chain of ids, never an id alone; "
+        if self.ids_partial is not None:
+            chain += "the last may be a partial block; " if self.ids_partial else "full blocks; "
         if self.ids_cover_output:
             return chain + "they cover prompts and answers"
         return chain + "they cover prompts only: answers without ids are anonymous (never hit)"

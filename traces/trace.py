@@ -69,6 +69,7 @@ class Trace:
         Short name for outputs (file name without folders and suffixes).
     arrival_ns : int64, non-decreasing
     prompt_tokens, output_tokens : int64, >= 1
+        Read for statistics (``keep_unusable``), ``output_tokens`` may be 0: no answer, or unknown.
     max_tokens : int64 or None
         What the client allowed; ``-1`` where a row does not say.
     ends_by : uint8
@@ -79,6 +80,9 @@ class Trace:
         Names of the requests; ``None`` = ``r0000``, ``r0001``, ...
     session, turn, after_request, delay_ns, num_samples, beam_width
         Optional int64 columns (``session`` may be strings); ``after_request`` is an index, -1 none.
+    has_time : bool or None
+        False where a turn has no time of its own: it arrives ``delay_ns`` after the answer to
+        ``after_request`` ends, and ``arrival_ns`` is only its earliest bound. None = all have.
     prefix : PrefixIds or None
     sha256 : str
         Of the unpacked bytes read.
@@ -99,6 +103,7 @@ class Trace:
     delay_ns: NDArray[np.int64] | None = None
     num_samples: NDArray[np.int64] | None = None
     beam_width: NDArray[np.int64] | None = None
+    has_time: NDArray[np.bool_] | None = None
     prefix: PrefixIds | None = None
     sha256: str = ""
     receipt: Receipt | None = None

@@ -45,6 +45,7 @@ def load_hardware(name: str) -> HardwareSpec:
     cards = _cards()
     if name.lower() in cards:
         return cards[name.lower()]
-    near = difflib.get_close_matches(name.lower(), cards, n=1, cutoff=0.4)
-    hint = f"; nearest is {near[0]!r}" if near else ""
+    longer = sorted(card for card in cards if name and card.startswith(name.lower()))
+    near = longer or difflib.get_close_matches(name.lower(), cards, n=1, cutoff=0.4)
+    hint = f"; nearest is {' or '.join(map(repr, near))}" if near else ""
     raise ValueError(f"hardware {name!r} is not bundled{hint}; bundled: {', '.join(sorted(cards))}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CSV_METADATA_MARK: Final = "# kvsim-trace "
 """How the first line of kvsim's own CSV begins when it carries metadata."""
-_KEY: Final = re.compile(r'"(\w+)"\s*:')
+_KEY: Final = re.compile(r'"([\w.$ -]+)"\s*:')
 
 
 class Reader(Protocol):
@@ -58,19 +58,28 @@ class Head:
         Names in the first CSV line, or empty.
     json_keys
         Keys of the JSON object in the first line (or of the beginning of it), or empty.
+    seen_keys
+        All JSON keys in the bytes seen, at any depth; empty where they are not JSON.
+    is_list
+        Whether they begin a JSON list.
     """
 
     data: bytes
     text: str
     csv_fields: frozenset[str]
     json_keys: frozenset[str]
+    seen_keys: frozenset[str] = frozenset()
+    is_list: bool = False
 
     @classmethod
     def of(cls, data: bytes) -> Head:
         """Look at the first bytes of a file."""
         text = "" if b"\0" in data else data.decode("utf-8-sig", errors="replace").lstrip()
-        if text.startswith("{"):
-            return cls(data, text, frozenset(), _json_keys(text))
+        if text.startswith(("{", "[")):
+            seen = frozenset(_KEY.findall(text))
+            is_list = text.startswith("[")
+            keys = seen if is_list else _json_keys(text, seen)
+            return cls(data, text, frozenset(), keys, seen, is_list)
         return cls(data, text, _csv_fields(text), frozenset())
 
     @property
@@ -89,10 +98,10 @@ def _csv_fields(text: str) -> frozenset[str]:
         return frozenset()
 
 
-def _json_keys(text: str) -> frozenset[str]:
-    """Keys of the first line's object; of the text seen where the line is not one whole object."""
+def _json_keys(text: str, seen: frozenset[str]) -> frozenset[str]:
+    """Keys of the first line's object; of all that is seen where the line is no whole object."""
     try:
         value = json.loads(text.partition("\n")[0])
     except (ValueError, RecursionError):
-        return frozenset(_KEY.findall(text))
+        return seen
     return frozenset(value) if isinstance(value, dict) else frozenset()

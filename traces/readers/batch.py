@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -35,11 +36,17 @@ class Batch:
         Name -> one cell a row. Cells are text (CSV), JSON values, or a numpy column.
     faults
         Row index in the batch -> the first fault found in that row.
+    failed
+        Row index -> why the source calls the request failed; such a row may have faults too.
+    left_out
+        Row index -> why the row is no request of the trace (warm-up, another kind of record).
     """
 
     numbers: NDArray[np.int64]
     columns: Mapping[str, Sequence[Any] | NDArray[Any]]
     faults: dict[int, Fault] = field(default_factory=dict)
+    failed: dict[int, Fault] = field(default_factory=dict)
+    left_out: dict[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -57,8 +64,13 @@ class Batch:
     def kept(self) -> NDArray[np.bool_]:
         """Return which rows have no fault."""
         keep = np.ones(len(self), dtype=np.bool_)
-        keep[list(self.faults)] = False
+        for rows in (self.faults, self.failed, self.left_out):
+            keep[list(rows)] = False
         return keep
+
+    def fail(self, row: int, reason: str, detail: str) -> None:
+        """Note that the source itself calls the request of a row failed."""
+        self.failed.setdefault(row, Fault(reason, detail))
 
 
 @dataclass(slots=True)
@@ -80,6 +92,22 @@ class Ragged:
         starts = np.cumsum(self.lengths) - self.lengths
         within = np.arange(len(self.flat)) - np.repeat(starts, self.lengths)
         return Ragged(lengths, self.flat[within < np.repeat(lengths, self.lengths)])
+
+    def joined_with(self, other: Ragged) -> Ragged:
+        """Return each row followed by the same row of ``other``."""
+        lengths = self.lengths + other.lengths
+        starts = np.cumsum(lengths) - lengths
+        flat = np.empty(len(self.flat) + len(other.flat), dtype=np.int64)
+        for part, begin in ((self, starts), (other, starts + self.lengths)):
+            own = np.cumsum(part.lengths) - part.lengths
+            flat[np.arange(len(part.flat)) + np.repeat(begin - own, part.lengths)] = part.flat
+        return Ragged(lengths, flat)
+
+    @classmethod
+    def of_lists(cls, lists: Sequence[Sequence[int]]) -> Ragged:
+        """Lay Python lists of int64 numbers end to end."""
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+        return cls(lengths, np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum())))
 
     def reorder(self, order: NDArray[np.int64]) -> Ragged:
         """Return row ``order[0]``, then row ``order[1]``, ..."""

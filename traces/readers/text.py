@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,10 +18,13 @@ from kvsim.traces.trace import TraceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from kvsim.traces.readers.intake import Intake
     from kvsim.traces.source import Source
 
 _LONGEST_CELL: Final = 2**31 - 1
+_LINE_BREAK: Final = re.compile(r"\r\n|\r|\n")
 
 
 class CsvTable:
@@ -69,7 +73,7 @@ class CsvTable:
             rows, numbers = self._take(wanted)
             if not rows:
                 return
-            batch = Batch(np.array(numbers, dtype=np.int64), {})
+            batch = Batch(numbers, {})
             if set(map(len, rows)) != {width}:
                 for index, row in enumerate(rows):
                     if len(row) != width:
@@ -83,23 +87,32 @@ class CsvTable:
             batch.columns = dict(zip(self.header, zip(*rows, strict=True), strict=True))
             yield batch
 
-    def _take(self, count: int) -> tuple[list[list[str]], list[int]]:
-        rows: list[list[str]] = []
-        numbers: list[int] = []
+    def _take(self, count: int) -> tuple[list[list[str]], NDArray[np.int64]]:
+        """Take rows and their last line numbers; blank lines are passed over."""
+        before = self._reader.line_num
         limit = csv.field_size_limit(_LONGEST_CELL)
         try:
-            for row in self._reader:
-                if row:
-                    rows.append(row)
-                    numbers.append(self._reader.line_num + self._lines_before)
-                    if len(rows) == count:
-                        break
+            rows = list(islice(self._reader, count))
         except csv.Error as error:
             line = self._reader.line_num + self._lines_before
             raise TraceError(f"{self._path}: line {line}: this is not CSV: {error}") from error
         finally:
             csv.field_size_limit(limit)
-        return rows, numbers
+        if self._reader.line_num - before == len(rows):
+            lines = np.arange(1, len(rows) + 1)
+        else:  # line breaks inside quoted cells
+            lines = np.cumsum([1 + sum(map(_num_breaks, row)) for row in rows])
+        numbers = lines + (before + self._lines_before)
+        if all(rows):
+            return rows, numbers
+        full = [index for index, row in enumerate(rows) if row]
+        if not full:
+            return self._take(count) if rows else (rows, numbers)
+        return [rows[index] for index in full], numbers[full]
+
+
+def _num_breaks(cell: str) -> int:
+    return len(_LINE_BREAK.findall(cell))
 
 
 class JsonLines:

@@ -32,7 +32,8 @@ def test_exactly_one_format_fits(file: str) -> None:
 
 
 def test_names_are_distinct_and_titled() -> None:
-    assert len(set(format_names())) == len(READERS)
+    assert len({reader.name for reader in READERS}) == len(READERS)
+    assert set(format_names()) < {reader.name for reader in READERS}
     assert all(reader.title for reader in READERS)
 
 
@@ -75,7 +76,7 @@ def test_an_unknown_name_lists_the_choices() -> None:
 @pytest.mark.parametrize("name", format_names())
 def test_a_forced_format_that_does_not_fit_is_one_sentence(name: str) -> None:
     for file, fitting in FORMATS.items():
-        if fitting != name:
+        if fitting != name and (name, fitting) != ("aiperf", "mooncake"):  # a special case of it
             with pytest.raises(TraceError) as caught:
                 read_trace(DATA / file, format=name)
             assert "\n" not in str(caught.value)

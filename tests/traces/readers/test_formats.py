@@ -55,7 +55,9 @@ def test_vidur_seconds_never_pass_through_a_float() -> None:
 
 
 def test_vidur_without_times_is_named_and_refused() -> None:
-    with pytest.raises(TraceError, match=r"Vidur's form without times .* arrived_at, num_prefill"):
+    with pytest.raises(
+        TraceError, match=r"Vidur's and etalon's files .lengths only.*--rate.*--arrivals"
+    ):
         read_trace(DATA / "vidur_lengths.csv")
 
 

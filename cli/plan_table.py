@@ -1,0 +1,236 @@
+"""The answer of ``kvsim plan`` as text, 80 columns wide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.cli.table import WIDTH, number, seconds, table, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Document = Mapping[str, Any]
+
+_GIB: Final = 2**30
+_FIRST: Final = 22
+_LEVERS_SHOWN: Final = 6
+_WIDEST_CELL: Final = 11
+_TERM_NAMES: Final = {"kv": "KV", "non_torch": "non-torch"}
+
+
+def plan_lines(document: Document) -> list[str]:
+    """Lines of the whole answer, parts separated by an empty line."""
+    parts = (
+        term_lines(document),
+        rank_lines(document),
+        token_lines(document),
+        group_lines(document),
+        pool_lines(document),
+        request_lines(document),
+        lever_hint_lines(document["levers"]),
+        swap_lines(document),
+        log_lines(document["log"]),
+        [line for note in document["notes"] for line in labelled("note", note)],
+    )
+    lines: list[str] = []
+    for part in parts:
+        if part:
+            lines += [*part, ""]
+    return lines[:-1]
+
+
+def labelled(label: str, text: str) -> list[str]:
+    """Lines of one fact, its label on the left."""
+    return wrapped(label, text, first_width=_FIRST)
+
+
+def gib(num_bytes: float) -> str:
+    """Amount in GiB, two decimals; more where it is tiny."""
+    size = num_bytes / _GIB
+    return f"{size:,.2f} GiB" if abs(size) >= 0.095 or not size else f"{size:.3g} GiB"
+
+
+def term_lines(document: Document) -> list[str]:
+    """Split of memory: what the engine may use, what it spends, what is left for KV."""
+    terms = document["terms"]
+    what = "one card" if document.get("tp", 1) * document.get("pp", 1) > 1 else "the card"
+    lines = [f"memory of {what}, {document['hardware']} under {document['engine']}'s rule"]
+    order = [name for name in terms if name != "kv"]
+    for index, name in enumerate([*order, "kv"] if len(order) > 1 else ["kv"]):
+        term = terms[name]
+        sign = "=" if name == "kv" and len(order) > 1 else "-" if index else " "
+        assumed = ", assumed" if term["assumed"] else ""
+        shown = _TERM_NAMES.get(name, name.replace("_", " "))
+        amount = f"{sign} {term['bytes'] / _GIB:,.2f} GiB"
+        lines += wrapped(
+            f"  {shown:<16}{amount:>13}", term["formula"] + assumed, first_width=33, hang=2
+        )
+    return lines
+
+
+def rank_lines(document: Document) -> list[str]:
+    """Pipeline ranks side by side, the binding one named."""
+    if not document["ranks"]:
+        return []
+    rows = [("pipeline rank", "layers", "weights", "KV", "blocks")]
+    for rank in document["ranks"]:
+        weights = rank["weights_bytes"]
+        rows.append(
+            (
+                f"  {rank['rank']}",
+                f"{rank['first_layer']}-{rank['last_layer']}",
+                "-" if weights is None else gib(weights),
+                gib(rank["kv_bytes"]),
+                number(rank["num_blocks"]),
+            )
+        )
+    return [*table(rows, first_width=_FIRST), *labelled("binding", document["binding_rank"])]
+
+
+def token_lines(document: Document) -> list[str]:
+    """Bytes a token and a request, with the formula and its numbers."""
+    token, ranks = document["kv_bytes_per_token"], document["tp"] * document["pp"]
+    lines = labelled("bytes a token", f"{token['per_rank']:,} B = {token['formula']}")
+    if token["scales_per_rank"]:
+        payload = token["per_rank"] - token["scales_per_rank"]
+        lines += labelled("", f"{payload:,} B payload + {token['scales_per_rank']:,} B scales")
+    if ranks > 1:
+        lines += labelled("", f"{token['total']:,} B over all {ranks} ranks, copies included")
+    fixed = document["kv_bytes_fixed_per_request"]
+    if fixed:
+        text = f"{fixed:,} B of state ({gib(fixed)}), whatever its length"
+        lines += labelled("bytes a request", text)
+    return lines
+
+
+def group_lines(document: Document) -> list[str]:
+    """One row a layer group of a mixed model."""
+    groups = document["groups"]
+    if len(groups) < 2:
+        return []
+    at_length = f"at {document['max_model_len']:,}"
+    if len(at_length) > _WIDEST_CELL:
+        at_length = "at longest"
+    rows = [("layers", "kind", "KV heads", "head dim", "window", "B a token", at_length)]
+    for group in groups:
+        stores = group["storing_layers"] != group["layers"]
+        count = f"{group['storing_layers']} of {group['layers']}" if stores else group["layers"]
+        is_state = group["kind"] == "state"
+        same = group["v_head_dim"] in (group["head_dim"], 0)
+        dims = group["head_dim"] if same else f"{group['head_dim']}+{group['v_head_dim']}"
+        rows.append(
+            (
+                f"{count}",
+                group["kind"],
+                "-" if is_state else f"{group['kv_heads']}",
+                "-" if is_state else f"{dims}",
+                "-" if group["window"] is None else f"{group['window']:,}",
+                "-" if is_state else f"{group['bytes_per_token']:,}",
+                gib(group["bytes_at_max_model_len"]),
+            )
+        )
+    return table(rows, first_width=8)
+
+
+def pool_lines(document: Document) -> list[str]:
+    """Blocks, tokens, and the two lines of vLLM's log."""
+    null = ", 1 of them the null block" if document["null_blocks"] else ""
+    what = {"vllm": "blocks", "sglang": "pages"}.get(document["engine"], "slots")
+    tokens = "token" if document["block_size"] == 1 else "tokens"
+    lines = labelled(
+        what,
+        f"{document['num_blocks']:,} x {document['block_size']:,} {tokens}"
+        f" ({document['block_bytes']:,} B){null}",
+    )
+    lines += labelled("pool", f"{document['pool_tokens']:,} tokens")
+    length = document["max_model_len"]
+    if document["engine"] == "vllm":
+        lines.append(
+            f"Maximum concurrency for {length:,} tokens per request:"
+            f" {document['max_concurrency']:.2f}x"
+        )
+        lines += wrapped(
+            "  a floor:",
+            "blocks are given as a request grows; more run at once, up to "
+            f"{document['max_num_seqs']:,} seats (max_num_seqs) and"
+            f" {document['max_num_batched_tokens']:,} tokens a step (max_num_batched_tokens)",
+            first_width=11,
+        )
+    return lines
+
+
+def request_lines(document: Document) -> list[str]:
+    """Requests at once by length, and the longest length that fits."""
+    names = {"worst_length": "worst length", "trace_mean": "trace mean", "trace_p95": "trace p95"}
+    rows = [("requests at once", "tokens each", "requests")]
+    for name, entry in document["requests"].items():
+        label = f"  {names.get(name, name)}"
+        rows.append((label, f"{entry['tokens']:,}", f"{entry['requests']:,}"))
+    lines = table(rows, first_width=_FIRST, width=_FIRST + 28)
+    length, longest = document["max_model_len"], document["max_model_len_that_fits"]
+    each = "" if document["tp"] * document["pp"] == 1 else " on each rank"
+    lines += labelled(
+        "one request", f"{gib(document['kv_bytes_per_request'])} at {length:,} tokens{each}"
+    )
+    if document["fits"]:
+        lines += labelled("longest that fits", f"{longest:,} tokens")
+    else:
+        lines += labelled(
+            "DOES NOT FIT",
+            f"{length:,} tokens: the longest request that fits has {longest:,} tokens",
+        )
+    return lines
+
+
+def lever_hint_lines(levers: Sequence[Document]) -> list[str]:
+    """Single changes that free memory, best first."""
+    if not levers:
+        return []
+    lines = ["single changes that free most (beyond one request of the longest length)"]
+    for lever in levers[:_LEVERS_SHOWN]:
+        enough = "fits then" if lever["enough"] else "not enough alone"
+        lines.append(f"  {lever['change']:<38}{'+' + gib(lever['freed_bytes']):>14}  {enough}")
+    return lines
+
+
+def swap_lines(document: Document) -> list[str]:
+    """CPU blocks, and swapping against recomputing."""
+    lines = []
+    if document["cpu_blocks"]:
+        lines += labelled("CPU blocks", f"{document['cpu_blocks']:,} a rank")
+    swap = document["swap"]
+    if swap is not None:
+        even = swap["break_even_tokens"]
+        pays = (
+            "never pays up to there"
+            if even is None
+            else f"pays from {even:,} token{'s' if even > 1 else ''} on"
+        )
+        lines += labelled(
+            "swap or recompute",
+            f"{swap['tokens']:,} tokens: out and in {seconds(swap['swap_s'])} over the host link"
+            f" (datasheet), recompute {seconds(swap['recompute_s'])} ({swap['cost']}); swapping"
+            f" {pays}",
+        )
+    return lines
+
+
+def log_lines(rows: Sequence[Document]) -> list[str]:
+    """Ours beside a start-up log, each difference with its reason."""
+    if not rows:
+        return []
+    lines = [f"{'beside the log':<{_FIRST}}{'ours':>12}{'theirs':>12}"]
+    for row in rows:
+        ours, theirs = (_figure(row[side], row["unit"]) for side in ("ours", "theirs"))
+        lines.append(f"  {row['name']:<{_FIRST - 2}}{ours:>12}{theirs:>12}")
+        if row["why"]:
+            lines += wrapped("", row["why"], first_width=4, width=WIDTH)
+    return lines
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    if unit:
+        return f"{value:,.2f} {unit}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}x"

@@ -1,0 +1,87 @@
+"""What the receipt says about a whole trace: grid, ties, ids, epoch, turns that come too soon."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kvsim.traces.receipt import Receipt, duration
+from kvsim.traces.time_grid import time_grid_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from kvsim.traces.readers.wishes import Wishes
+    from kvsim.traces.trace import PrefixIds
+
+_FASTEST_TOKEN_NS: Final = 1_000_000
+
+
+def describe(
+    receipt: Receipt,
+    wishes: Wishes,
+    time_unit: str,
+    arrival_ns: NDArray[np.int64],
+    prefix: PrefixIds | None,
+    columns: Mapping[str, NDArray[Any]],
+) -> None:
+    """Fill in what is known once all rows are together."""
+    receipt.time_unit = time_unit
+    describe_times(receipt, arrival_ns)
+    if prefix is not None:
+        receipt.id_block_size = prefix.block_size
+        receipt.id_scope = prefix.scope
+        receipt.ids_cover_output = prefix.covers_output
+    if wishes.limit is not None and len(arrival_ns) == wishes.limit:
+        receipt.notes.append(f"stopped after {wishes.limit:,} requests (--limit)")
+    if "has_time" in columns and not columns["has_time"].all():
+        count = int(np.count_nonzero(columns["has_time"] == 0))
+        receipt.notes.append(
+            f"{count:,} turns have no time of their own: each comes a delay after the answer "
+            "before it ends"
+        )
+    if "max_tokens" not in columns:
+        receipt.notes.append(
+            "the trace does not say what clients allowed (max_tokens): the engine is told what "
+            "--assume-max-tokens says"
+        )
+
+
+def describe_times(receipt: Receipt, arrival_ns: NDArray[np.int64]) -> None:
+    """Count distinct times and find the grid they lie on."""
+    distinct = arrival_ns[np.flatnonzero(np.diff(arrival_ns, prepend=arrival_ns[:1] - 1))]
+    receipt.num_distinct_times = len(distinct)
+    receipt.time_grid_ns, jitter_ns = time_grid_ns(distinct)
+    if jitter_ns:
+        receipt.notes.append(f"times lie up to {duration(jitter_ns)} off their grid")
+
+
+def epoch_text(first_ns: int, epoch: str) -> str | None:
+    """Say what the first arrival was in the file's own clock."""
+    if epoch != "unix":
+        return f"the first is at {duration(first_ns)} of the file's own clock" if first_ns else None
+    seconds, rest = divmod(first_ns, 10**9)
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"the first is at Unix time {seconds:,}.{rest:09d} s"
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    return f"the first is at {moment:%Y-%m-%d %H:%M:%S}{fraction} UTC"
+
+
+def count_early_turns(columns: Mapping[str, NDArray[Any]]) -> int:
+    """Count turns that arrive before the answer they follow could have ended."""
+    after, arrival_ns = columns["after_request"], columns["arrival_ns"]
+    turns = np.flatnonzero(after >= 0)
+    if "has_time" in columns:
+        turns = turns[columns["has_time"][turns] != 0]
+    parents = after[turns]
+    soonest = arrival_ns[parents] + columns["output_tokens"][parents] * _FASTEST_TOKEN_NS
+    if "end_ns" in columns:
+        end_ns = columns["end_ns"][parents]
+        soonest = np.where(end_ns >= 0, end_ns, soonest)
+    return int(np.count_nonzero(arrival_ns[turns] < soonest))
