@@ -71,13 +71,16 @@ class Recorder:
         def column(fill: int) -> array[int]:
             return array("q", [fill]) * num_requests
 
+        def counts() -> array[int]:
+            return array("i", [0]) * num_requests
+
         self.status = array("b", [UNFINISHED]) * num_requests
         self.first_scheduled_ps = column(-1)
         self.first_token_ps = column(-1)
         self.finish_ps = column(-1)
-        self.output_tokens = column(0)
-        self.hit_tokens = column(0)
-        self.preemptions = column(0)
+        self.output_tokens = counts()
+        self.hit_tokens = counts()
+        self.preemptions = counts()
         self.lost_tokens = column(0)
         self.resume_hit_tokens = column(0)
         self.stall_ps = column(0)
