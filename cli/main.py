@@ -15,7 +15,7 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from kvsim.cli import completion, plan, simulate, validate
+from kvsim.cli import completion, plan, simulate, trace, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class Command(Protocol):
         """Declare the command and its handler."""
 
 
-COMMANDS: Final = (plan, simulate, validate, completion)
+COMMANDS: Final = (plan, simulate, trace, validate, completion)
 
 
 def build_parser() -> argparse.ArgumentParser:

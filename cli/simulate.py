@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.completion import FILES
 from kvsim.cli.pool_options import add_pool_options, pool_values
+from kvsim.cli.trace_options import add_reading_options, read_with_options
 
 if TYPE_CHECKING:
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
-    from kvsim.traces.trace import Trace
 
 DEFAULT_OUT: Final = "kvsim-run"
 
@@ -54,15 +53,7 @@ def add_scenario_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_trace_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--format", help="format of the trace, where its content does not tell")
-    group.add_argument("--limit", type=int, metavar="N", help="read the first N requests only")
-    group.add_argument("--sort", action="store_true", help="sort requests by arrival time")
-    group.add_argument(
-        "--on-bad-row",
-        choices=("stop", "skip"),
-        default="stop",
-        help="what to do with a row that cannot be read (default stop)",
-    )
+    add_reading_options(group)
     group.add_argument(
         "--rate-scale", default="1", metavar="X", help="let requests arrive X times as fast"
     )
@@ -94,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.out)
     check_run_folder(folder)
     scenario = scenario_of(arguments)
-    trace = _read(arguments)
+    trace = read_with_options(arguments.trace, arguments)
     with Progress("requests") as progress:
         result = simulate(
             trace,
@@ -134,22 +125,6 @@ def _slo_values(text: str | None) -> dict[str, object]:
             raise ValueError(f"--slo {text!r} is not of the form ttft=2s,tpot=50ms,e2e=30s")
         values[f"slo.{name.strip()}"] = limit.strip()
     return values
-
-
-def _read(arguments: argparse.Namespace) -> Trace:
-    from kvsim.traces import read_trace
-
-    trace = read_trace(
-        Path(arguments.trace),
-        format=arguments.format,
-        sort=arguments.sort,
-        on_bad_row=arguments.on_bad_row,
-        limit=arguments.limit,
-    )
-    if trace.receipt is not None:
-        for line in trace.receipt.lines():
-            print(line, file=sys.stderr)
-    return trace
 
 
 def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:

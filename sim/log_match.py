@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.hardware import GIB
-from kvsim.sim.pool import plan
+from kvsim.sim.pool import PoolTooSmallError, plan
 from kvsim.sim.pool_document import log_tokens
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def as_in_log(
 def _with_batches_in_flight(request: PoolRequest, log: StartupLog) -> PoolRequest:
     """Versions differ in how many steps' tokens a window is charged: take the nearer number."""
     theirs, kv_gib = log.get("concurrency"), log.get("kv_gib")
-    if theirs is None or kv_gib is None:
+    if theirs is None or kv_gib is None or kv_gib <= 0:
         return request
     length = int(log.get("concurrency_length") or request.model_len)
 
@@ -77,7 +77,10 @@ def _with_batches_in_flight(request: PoolRequest, log: StartupLog) -> PoolReques
         given = replace(request, kv_memory_bytes=int(kv_gib * GIB), batches_in_flight=batches)
         return abs(plan(given).max_concurrency(length, given.step_tokens) - theirs)
 
-    return replace(request, batches_in_flight=min((1, 2), key=gap))
+    try:
+        return replace(request, batches_in_flight=min((1, 2), key=gap))
+    except PoolTooSmallError:
+        return request
 
 
 def match_log(request: PoolRequest, pool: Pool, log: StartupLog) -> tuple[MatchRow, ...]:

@@ -35,7 +35,7 @@ _LINES: Final = {
     "kv_gib": rf"(?:reserved for KV Cache is|Available KV cache memory:) {_NUMBER}\s?GiB",
     "graphs_estimate_gib": rf"Estimated CUDA graph memory: {_NUMBER} GiB",
     "graphs_gib": rf"Graph capturing finished in [\d.]+ secs?, took {_NUMBER} GiB",
-    "gpu_blocks": r"#\s*(?:GPU|CUDA) blocks: (\d+)",
+    "gpu_blocks": r"#\s*(?:GPU|CUDA|cuda) blocks: (\d+)",
     "cpu_blocks": r"# CPU blocks: (\d+)",
     "kv_tokens": rf"GPU KV cache size: {_NUMBER} tokens",
     "concurrency_length": rf"Maximum concurrency for {_NUMBER} tokens per request",
@@ -119,7 +119,7 @@ def _options(text: str) -> dict[str, object]:
         path, kind = _OPTIONS[name]
         try:
             if path not in options and value not in ("None", "auto"):
-                options[path] = kind(value)
+                options[path] = kind(value.rstrip("."))
         except ValueError:
             continue
     return options

@@ -1,23 +1,36 @@
 """What was asked: trace formats in, one columnar :class:`Trace` out."""
 
+from kvsim.traces.answers import ANSWERS, apply_answers
+from kvsim.traces.arrivals import ArrivalRule, arrival_rule, session_start_rule
 from kvsim.traces.bundled import bundled_path
 from kvsim.traces.max_tokens import MaxTokensRule, assume_max_tokens
+from kvsim.traces.output_lengths import OutputRule
 from kvsim.traces.read import read_trace
 from kvsim.traces.readers import format_names
+from kvsim.traces.spread_ties import spread_ties
 from kvsim.traces.trace import LENGTH, STOP, PrefixIds, Receipt, Trace, TraceError
+from kvsim.traces.usable import check_usable
 from kvsim.traces.write import write_trace
 
 __all__ = [
+    "ANSWERS",
     "LENGTH",
     "STOP",
+    "ArrivalRule",
     "MaxTokensRule",
+    "OutputRule",
     "PrefixIds",
     "Receipt",
     "Trace",
     "TraceError",
+    "apply_answers",
+    "arrival_rule",
     "assume_max_tokens",
     "bundled_path",
+    "check_usable",
     "format_names",
     "read_trace",
+    "session_start_rule",
+    "spread_ties",
     "write_trace",
 ]

@@ -144,6 +144,20 @@ def arrival_rule(arrivals: str | None, rate: str | float | None) -> ArrivalRule 
     return replace(rule, rate_per_s=given)
 
 
+def session_start_rule(starts: str | None, rate: str | float | None) -> ArrivalRule | None:
+    """Put ``--session-starts`` and ``--session-rate`` together; a rate alone is Poisson."""
+    rule = None if starts is None else ArrivalRule.parse(starts, "--session-starts")
+    if rate is None:
+        return rule
+    given = _positive(str(rate), str(rate), "--session-rate")
+    rule = rule or ArrivalRule("poisson")
+    if rule.rate_per_s not in (None, given):
+        raise TraceError(
+            f"--session-rate is {rate} and --session-starts says {rule}: leave one out"
+        )
+    return rule.at(given)
+
+
 def _positive(text: str, value: str, option: str) -> float:
     try:
         number = float(value)

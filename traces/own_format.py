@@ -29,6 +29,7 @@ OPTIONAL: Final = (
     "delay_ns",
     "num_samples",
     "beam_width",
+    "has_time",
     "prefix_ids",
 )
 ENDS_BY: Final = ("length", "stop")

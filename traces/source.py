@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
+import tempfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 from kvsim.traces.trace import TraceError
 
@@ -55,6 +57,25 @@ class Source:
         """Start reading from the first unpacked byte."""
         self._stream = _Unpacked(self.path)
         return io.BufferedReader(self._stream, _CHUNK_BYTES)
+
+    def seekable(self) -> BinaryIO:
+        """Open the unpacked bytes as a file that can seek; packed ones go to a temporary file."""
+        stream = self.open()
+        if self._is_packed():
+            unpacked = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
+            try:
+                shutil.copyfileobj(stream, unpacked, _CHUNK_BYTES)
+            except BaseException:
+                unpacked.close()
+                raise
+            unpacked.seek(0)
+            return unpacked
+        return self.path.open("rb")
+
+    def _is_packed(self) -> bool:
+        with self.path.open("rb") as file:
+            magic = file.read(len(_ZSTD_MAGIC))
+        return magic.startswith(_GZIP_MAGIC) or magic == _ZSTD_MAGIC
 
     def text(self, *, newline: str | None) -> io.TextIOWrapper:
         """Start reading as UTF-8 text, with or without a byte order mark."""

@@ -21,13 +21,19 @@ def time_grid_ns(distinct_ns: NDArray[np.int64]) -> tuple[int | None, int]:
     """
     if len(distinct_ns) < 2:
         return None, 0
-    gaps = np.diff(distinct_ns)
+    gaps = np.diff(distinct_ns)  # all in place from here on: traces can be long
     exact = int(np.gcd.reduce(gaps))
-    coarse = int(np.sort(gaps)[len(gaps) // 2])
+    middle = len(gaps) // 2
+    gaps.partition(middle)
+    coarse = int(gaps[middle])
     if len(gaps) < _LEAST_GAPS or coarse <= exact:
         return exact, 0
-    beside = (distinct_ns - distinct_ns[0]) % coarse
-    jitter = int(np.minimum(beside, coarse - beside).max())
+    del gaps
+    beside = distinct_ns - distinct_ns[0]
+    beside %= coarse
+    beyond = beside > coarse // 2
+    np.subtract(coarse, beside, out=beside, where=beyond)
+    jitter = int(beside.max())
     if jitter <= coarse // _JITTER_SHARE:
         return coarse, jitter
     return exact, 0

@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
+import numpy as np
+
 from kvsim.traces.own_format import ENDS_BY, METADATA_KEY, Metadata
 from kvsim.traces.readers.base import CSV_METADATA_MARK
 from kvsim.traces.trace import TraceError
@@ -28,6 +30,7 @@ _NUMBERS: Final = (
     "delay_ns",
     "num_samples",
     "beam_width",
+    "has_time",
 )
 
 
@@ -117,7 +120,7 @@ def _chunks(trace: Trace) -> Iterator[dict[str, list[Any]]]:
         for name in _NUMBERS:
             values = getattr(trace, name)
             if values is not None:
-                chunk[name] = values[part].tolist()
+                chunk[name] = values[part].astype(np.int64).tolist()
         if trace.prefix is not None:
             offsets = trace.prefix.offsets[first : first + _CHUNK_ROWS + 1].tolist()
             flat = trace.prefix.ids[offsets[0] : offsets[-1]].tolist()

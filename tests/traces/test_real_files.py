@@ -78,7 +78,7 @@ def test_every_golden_trace_is_read(shared: Path) -> None:
 
 
 def test_no_other_public_trace_is_misread(shared: Path) -> None:
-    """Formats without a reader yet are refused, not taken for one that we have."""
+    """To be replaced."""
     for file in sorted((shared / "traces/format-samples").rglob("*")):
         if file.suffix in {".csv", ".jsonl", ".json"} and file.parent.name not in {"aiperf"}:
             try:

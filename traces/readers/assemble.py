@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _LONGEST_GAP_NS: Final = 366 * 86_400 * 10**9
 """A gap between two requests beyond this means two epochs or units in one file."""
+_MERGED: Final = 64
 DEFAULTS: Final[Mapping[str, int | str]] = {
     "max_tokens": -1,
     "ends_by": 0,
@@ -57,12 +58,16 @@ class Assembly:
     wishes: Wishes
     num_rows: int = field(init=False, default=0)
     _chunks: list[dict[str, NDArray[Any]]] = field(init=False, default_factory=list)
+    _recent: list[dict[str, NDArray[Any]]] = field(init=False, default_factory=list)
     _ids: list[Ragged] = field(init=False, default_factory=list)
 
     def add(self, chunk: dict[str, NDArray[Any]], ids: Ragged | None) -> None:
         """Take one chunk: columns of equal length, ``number`` and ``row`` among them."""
         self.num_rows += len(chunk["row"])
-        self._chunks.append(chunk)
+        self._recent.append(chunk)
+        if len(self._recent) == _MERGED:  # big arrays go back to the system when they are freed
+            self._chunks.append(_joined(self._recent))
+            self._recent.clear()
         if ids is not None:
             self._ids.append(ids)
 
@@ -83,7 +88,9 @@ class Assembly:
             skipped = self.receipt.rows_read
             why = f"all {skipped:,} rows were skipped" if skipped else "it has no data rows"
             raise TraceError(f"{source.path}: the file holds no requests: {why}")
-        columns = self._joined()
+        columns = _joined([*self._chunks, *self._recent])
+        self._chunks.clear()
+        self._recent.clear()
         has_times = "arrival_ns" in columns
         if not has_times:
             columns["arrival_ns"] = np.zeros(self.num_rows, dtype=np.int64)
@@ -96,10 +103,13 @@ class Assembly:
         if order is not None:
             for key in columns:
                 columns[key] = columns[key][order]
+        ids = self._names(columns["ids"], columns["number"]) if "ids" in columns else None
+        for key in ("row", "number", "ids"):
+            columns.pop(key, None)
         arrival_ns = columns["arrival_ns"]
         if has_times and not keep_zero:
             self.receipt.epoch = epoch_text(int(arrival_ns[0]), epoch)
-            arrival_ns = arrival_ns - arrival_ns[0]
+            arrival_ns -= arrival_ns[0]
         if "after_request" in columns:
             _derive_delays(columns)
             self.receipt.early_turns = count_early_turns(columns)
@@ -115,7 +125,7 @@ class Assembly:
             max_tokens=columns.get("max_tokens"),
             ends_by=columns.get("ends_by"),
             priority=columns.get("priority"),
-            ids=self._names(columns["ids"], columns["number"]) if "ids" in columns else None,
+            ids=ids,
             session=columns["session"].tolist() if "session" in columns else None,
             turn=columns.get("turn"),
             after_request=columns.get("after_request"),
@@ -130,25 +140,6 @@ class Assembly:
 
     def _error(self, number: int, detail: str) -> TraceError:
         return TraceError(f"{self.receipt.path}: {self.receipt.place} {number}: {detail}")
-
-    def _joined(self) -> dict[str, NDArray[Any]]:
-        """Join the chunks of each column; chunks without an optional column say its default."""
-        joined = {}
-        for name in dict.fromkeys(name for chunk in self._chunks for name in chunk):
-            if name == "row":
-                continue  # the last, because the others are filled to its length
-            kind = next(chunk[name].dtype for chunk in self._chunks if name in chunk)
-            joined[name] = np.concatenate(
-                [
-                    chunk.pop(name)
-                    if name in chunk
-                    else np.full(len(chunk["row"]), DEFAULTS[name], kind)
-                    for chunk in self._chunks
-                ]
-            )
-        joined["row"] = np.concatenate([chunk["row"] for chunk in self._chunks])
-        self._chunks.clear()
-        return joined
 
     def _order(
         self, columns: Mapping[str, NDArray[Any]], time_column: str, sort: bool
@@ -272,6 +263,20 @@ class Assembly:
         self.receipt.notes.append(f"arrivals drawn by {rule}, not those of the file")
         self.receipt.epoch = None
         return rule.times_ns(len(arrival_ns), self.wishes.rngs[0]), f"ns, drawn by {rule}"
+
+
+def _joined(chunks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Join the chunks of each column, emptying them; what a chunk lacks says its default."""
+    joined = {}
+    lengths = [len(chunk["row"]) for chunk in chunks]
+    for name in dict.fromkeys(name for chunk in chunks for name in chunk):
+        kind = next(chunk[name].dtype for chunk in chunks if name in chunk)
+        pieces = [
+            chunk.pop(name) if name in chunk else np.full(length, DEFAULTS[name], kind)
+            for chunk, length in zip(chunks, lengths, strict=True)
+        ]
+        joined[name] = np.concatenate(pieces)
+    return joined
 
 
 def _derive_delays(columns: dict[str, NDArray[Any]]) -> None:

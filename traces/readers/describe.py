@@ -53,7 +53,10 @@ def describe(
 
 def describe_times(receipt: Receipt, arrival_ns: NDArray[np.int64]) -> None:
     """Count distinct times and find the grid they lie on."""
-    distinct = arrival_ns[np.flatnonzero(np.diff(arrival_ns, prepend=arrival_ns[:1] - 1))]
+    tied = arrival_ns[1:] == arrival_ns[:-1]
+    distinct = arrival_ns
+    if tied.any():
+        distinct = arrival_ns[np.concatenate([[True], ~tied])]
     receipt.num_distinct_times = len(distinct)
     receipt.time_grid_ns, jitter_ns = time_grid_ns(distinct)
     if jitter_ns:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULTS", "IdForm", "Intake", "Wishes"]
 
-_BATCH_ROWS: Final = 1 << 16
+_BATCH_ROWS: Final = 1 << 14
 
 
 @dataclass(slots=True)

@@ -42,6 +42,7 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "delay_ns": (0, INT64_MAX),
     "num_samples": (1, 2**31 - 1),
     "beam_width": (1, 2**31 - 1),
+    "has_time": (0, 1),
 }
 """What optional numbers may be, beside the default that stands for "not said"."""
 
@@ -102,7 +103,7 @@ def add(batch: Batch, intake: Intake, metadata: Metadata) -> None:
     columns: dict[str, NDArray[Any]] = {
         "arrival_ns": whole_numbers(batch, "arrival_ns", low=0, high=INT64_MAX),
         "prompt_tokens": whole_numbers(batch, "prompt_tokens"),
-        "output_tokens": whole_numbers(batch, "output_tokens"),
+        "output_tokens": intake.output_tokens(batch, "output_tokens"),
     }
     for name, (low, high) in _RANGES.items():
         if name in batch.columns:
@@ -116,6 +117,8 @@ def add(batch: Batch, intake: Intake, metadata: Metadata) -> None:
         columns["ends_by"] = codes(batch, "ends_by", ENDS_BY)
     if "max_tokens" in columns:
         _check_max_tokens(batch, columns["max_tokens"], columns["output_tokens"])
+    if "has_time" in columns:
+        _check_has_time(batch, columns)
     intake.add(batch, columns, _ids(batch, columns, intake.source.path, metadata))
 
 
@@ -148,6 +151,17 @@ def refuse_unknown(path: Path, names: Iterable[str]) -> None:
             raise TraceError(
                 f"{path}: column {name!r} is unknown: {hint}known are {', '.join(known)}"
             )
+
+
+def _check_has_time(batch: Batch, columns: Mapping[str, NDArray[Any]]) -> None:
+    after = columns.get("after_request", np.full(len(batch), -1))
+    for row in np.flatnonzero((columns["has_time"] == 0) & (after < 0)).tolist():
+        batch.reject(
+            row,
+            "has_time is 0 and the row follows none",
+            "has_time is 0, but after_request is not said; a turn without a time of its own "
+            "follows an earlier request",
+        )
 
 
 def _check_max_tokens(

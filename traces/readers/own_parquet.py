@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 _MAGIC: Final = b"PAR1"
-_BATCH_ROWS: Final = 1 << 16
+_BATCH_ROWS: Final = 1 << 14
 
 
 class OwnParquetReader:
@@ -42,13 +42,11 @@ class OwnParquetReader:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         intake.receipt.place = "row"
-        with source.open() as stream:
-            content = stream.read()
         try:
-            file = pq.ParquetFile(pa.BufferReader(content))
-            metadata = _metadata(source, file.schema_arrow)
-            for batch in _batches(file, intake):
-                add(batch, intake, metadata)
+            with source.seekable() as stream, pq.ParquetFile(stream) as file:
+                metadata = _metadata(source, file.schema_arrow)
+                for batch in _batches(file, intake):
+                    add(batch, intake, metadata)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise TraceError(f"{source.path}: the parquet data is damaged: {reason}") from error

@@ -33,7 +33,7 @@ class Accesses:
     offsets
         int64, shape ``(n + 1,)``.
     blocks
-        int64, shape ``(offsets[-1],)``; names from 0 to ``num_blocks - 1``.
+        int64, shape ``(offsets[-1],)``; names from 0 to ``num_blocks - 1``, perhaps with gaps.
     num_lookups
         int64, shape ``(n,)``: leading blocks that a request looks up.
     prompt_tokens
@@ -106,7 +106,10 @@ class Accesses:
 
 
 def _dense(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Give ids numbers from 0 on."""
+    """Give ids numbers from 0 on; ids that are such numbers already, more or less, stay."""
+    most = int(ids.max())
+    if int(ids.min()) >= 0 and most < 2 * len(ids):
+        return ids, most + 1
     names, blocks = np.unique(ids, return_inverse=True)
     return blocks.reshape(-1).astype(np.int64), len(names)
 

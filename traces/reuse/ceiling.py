@@ -60,7 +60,7 @@ class Ceiling:
 
 
 def ceiling_of(accesses: Accesses, counted: Counted) -> Ceiling:
-    """Return the figures of the look-ups that ``counted`` names; O(blocks log blocks)."""
+    """Return the figures of the look-ups that ``counted`` names; O(blocks)."""
     seen = seen_before(accesses)
     leading = leading_run(accesses, seen)
     served = counted.hits(leading)
@@ -71,7 +71,7 @@ def ceiling_of(accesses: Accesses, counted: Counted) -> Ceiling:
         requests=len(prompts),
         blocks=counted.all_blocks,
         prompt_tokens=counted.all_tokens,
-        unique_blocks=len(np.unique(accesses.blocks[counted.mask])),
+        unique_blocks=_num_distinct(accesses.blocks[counted.mask], accesses.num_blocks),
         blocks_seen_before=int((seen & counted.mask).sum()),
         blocks_in_leading_run=served.blocks,
         tokens_in_leading_run=served.tokens,
@@ -84,12 +84,9 @@ def ceiling_of(accesses: Accesses, counted: Counted) -> Ceiling:
 def seen_before(accesses: Accesses) -> NDArray[np.bool_]:
     """Tell for each block whether an earlier request touched it."""
     requests = accesses.requests()
-    order = np.argsort(accesses.blocks, kind="stable")
-    owners, blocks = requests[order], accesses.blocks[order]
-    starts = np.flatnonzero(np.diff(blocks, prepend=-1))
-    first = np.repeat(owners[starts], np.diff(starts, append=len(blocks)))
-    seen = np.empty(len(blocks), dtype=np.bool_)
-    seen[order] = first < owners
+    first = np.empty(accesses.num_blocks, dtype=np.int64)
+    first[accesses.blocks[::-1]] = requests[::-1]  # of equal indices the last one written stays
+    seen: NDArray[np.bool_] = first[accesses.blocks] < requests
     return seen
 
 
@@ -139,3 +136,9 @@ def _per_request(accesses: Accesses, values: NDArray[np.int64]) -> NDArray[np.in
     sums = np.concatenate([[0], np.cumsum(values)])
     per_request: NDArray[np.int64] = sums[accesses.offsets[1:]] - sums[accesses.offsets[:-1]]
     return per_request
+
+
+def _num_distinct(blocks: NDArray[np.int64], num_blocks: int) -> int:
+    used = np.zeros(num_blocks, dtype=np.bool_)
+    used[blocks] = True
+    return int(used.sum())

@@ -91,18 +91,17 @@ class Curve:
 
     @classmethod
     def of(cls, positions: NDArray[np.int64], counted: Counted) -> Curve:
-        """Sum up by position; O(blocks log blocks)."""
+        """Sum up by position; O(blocks)."""
         wanted = counted.mask & (positions != NEVER)
-        capacities, where = np.unique(positions[wanted], return_inverse=True)
-        where = where.reshape(-1)
-        size = len(capacities)
-        blocks = np.cumsum(np.bincount(where, minlength=size))
-        # weights in float64 are exact: sums stay far below 2**53
-        tokens = np.cumsum(np.bincount(where, weights=counted.tokens[wanted], minlength=size))
+        where, weights = positions[wanted], counted.tokens[wanted]
+        blocks = np.bincount(where)
+        # float64 is exact: no sum comes near 2**53
+        tokens = np.bincount(where, weights=weights).astype(np.int64)
+        capacities = np.flatnonzero(blocks)
         return cls(
             capacities,
-            blocks.astype(np.int64),
-            tokens.astype(np.int64),
+            np.cumsum(blocks[capacities]),
+            np.cumsum(tokens[capacities]),
             counted.all_blocks,
             counted.all_tokens,
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from kvsim.traces import Trace, read_trace
 from kvsim.traces.reuse import measure_reuse
+from kvsim.traces.reuse.ceiling import ceiling_by_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,8 +70,35 @@ def test_the_tree_table(mooncake: Trace, slice_figures: Any, policy: str) -> Non
     assert reuse.ceiling.prompt_tokens == table["measured_tokens"]
     assert reuse.ceiling.tokens_in_leading_run == table["ceiling_hit_tokens"]
     for capacity, figures in table[policy].items():
-        ours = reuse.replayed(policy, int(capacity))
+        if policy == "lru":
+            ours = reuse.curve.at(int(capacity))
+        else:
+            ours = reuse.replayed(policy, int(capacity))
         wanted = (figures["hit_tokens"], figures["ratio"])
         assert (ours.tokens, round(ours.token_ratio, 6)) == wanted
-        if policy == "lru":
-            assert reuse.curve.at(int(capacity)) == ours
+    if policy == "lru":
+        assert reuse.replayed("lru", 10_000) == reuse.curve.at(10_000)
+
+
+def test_kv_cache_tester(shared: Path, reference: Any) -> None:
+    """Each session by itself: block ids of two sessions are two blocks."""
+    ((file, figures),) = reference["kv_cache_tester_infinite"].items()
+    trace = read_trace(shared / "traces" / file, keep_unusable=True)
+    assert trace.session is not None
+    reuse = measure_reuse(trace)
+    ceiling = reuse.ceiling
+    assert (ceiling.requests, ceiling.blocks) == (figures["requests"], figures["blocks"])
+    assert ceiling.prompt_tokens == figures["input_tokens"]
+    assert int(trace.output_tokens.sum()) == figures["output_tokens"]
+    assert int(np.count_nonzero(trace.output_tokens == 0)) == figures["zero_output_requests"]
+    assert ceiling.unique_blocks == figures["unique_blocks"]
+    assert ceiling.blocks_in_leading_run == figures["leading_run_hit_blocks"]
+    assert round(ceiling.block_ratio, 6) == figures["block_ratio"]
+    assert round(ceiling.token_ratio, 6) == figures["token_ratio"]
+    sessions = ceiling_by_session(reuse.accesses, reuse.counted, trace.session)
+    assert len(sessions) == figures["traces"]
+    for session, wanted in figures["per_trace"].items():
+        ours = sessions[session]
+        assert ours.requests == wanted["requests"]
+        assert ours.prompt_tokens == wanted["input_tokens"]
+        assert ours.hit_tokens == wanted["hit_tokens"]

@@ -1,0 +1,85 @@
+"""The options by which commands read a trace, shared by all that replay one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from kvsim.traces.trace import Trace
+
+
+def add_reading_options(group: argparse._ArgumentGroup) -> None:
+    """Declare how to read the file, and what to draw where it says nothing."""
+    group.add_argument("--format", help="format of the trace, where its content does not tell")
+    group.add_argument("--limit", type=int, metavar="N", help="read the first N requests only")
+    group.add_argument("--sort", action="store_true", help="sort requests by arrival time")
+    group.add_argument(
+        "--on-bad-row",
+        choices=("stop", "skip"),
+        default="stop",
+        help="what to do with a row that cannot be read, and with failed requests (default stop)",
+    )
+    group.add_argument(
+        "--arrivals",
+        metavar="LAW",
+        help="recorded (default), rate=R, poisson, gamma(cv=X) or weibull(shape=X): when requests "
+        "arrive, R in 1/s; needed where the file says no times",
+    )
+    group.add_argument("--rate", metavar="R", help="requests per second of --arrivals")
+    group.add_argument(
+        "--session-starts",
+        metavar="LAW",
+        help="when sessions start whose times begin at 0: as --arrivals, in sessions per second",
+    )
+    group.add_argument(
+        "--session-rate", metavar="R", help="sessions per second (alone: Poisson starts)"
+    )
+    group.add_argument(
+        "--output-tokens",
+        metavar="N|LAW",
+        help="lengths of answers where the file has none: N, lognormal(mean=M,sigma=S) or "
+        "uniform(A,B)",
+    )
+    group.add_argument(
+        "--answers",
+        choices=("recorded", "next-turn", "anonymous"),
+        default="recorded",
+        help="whose answers can be hit: those with ids in the file (default), those whose ids the "
+        "next turn's prompt shows, or none",
+    )
+    group.add_argument(
+        "--spread-ties", action="store_true", help="spread equal times evenly over their grid"
+    )
+
+
+def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
+    """Read a trace that is to be replayed as the options say; its receipt goes to stderr."""
+    from kvsim.traces import read_trace
+    from kvsim.traces.answers import apply_answers
+    from kvsim.traces.arrivals import arrival_rule, session_start_rule
+    from kvsim.traces.spread_ties import spread_ties
+    from kvsim.traces.usable import check_usable
+
+    trace = read_trace(
+        Path(path),
+        format=arguments.format,
+        sort=arguments.sort,
+        on_bad_row=arguments.on_bad_row,
+        limit=arguments.limit,
+        arrivals=arrival_rule(arguments.arrivals, arguments.rate),
+        session_starts=session_start_rule(arguments.session_starts, arguments.session_rate),
+        output_tokens=arguments.output_tokens,
+        seed=getattr(arguments, "seed", 0),
+    )
+    trace = apply_answers(trace, arguments.answers)
+    if arguments.spread_ties:
+        trace = spread_ties(trace)
+    if trace.receipt is not None:
+        for line in trace.receipt.lines():
+            print(line, file=sys.stderr)
+    check_usable(trace)
+    return trace

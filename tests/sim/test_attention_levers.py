@@ -1,0 +1,134 @@
+"""The levers' table, swapping, and the document of a plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from kvsim.sim.attention_levers import LENGTHS, lever_rows, reshape
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.hardware import GIB, load_hardware
+from kvsim.sim.memory_terms import PoolRequest
+from kvsim.sim.models import bundled_models, load_model
+from kvsim.sim.pool import plan
+from kvsim.sim.pool_document import plan_document
+from kvsim.sim.swap import swap_cost
+
+H100 = load_hardware("h100-sxm")
+LLAMA = PoolRequest(load_model("llama-3.1-8b"), H100, max_model_len=131_072)
+
+
+def test_each_lever_has_its_factor() -> None:
+    rows = {(row.section, row.name): row for row in lever_rows(LLAMA)}
+    factors = {key: round(row.factor, 2) for key, row in rows.items()}
+    assert factors == {
+        ("attention", "MHA, 32 KV heads"): 1.0,
+        ("attention", "GQA, 8 KV heads"): 4.0,
+        ("attention", "MQA, 1 KV head"): 32.0,
+        ("attention", "MLA, 576 values"): 14.22,
+        ("KV format", "bf16"): 1.0,
+        ("KV format", "fp8"): 2.0,
+        ("KV format", "int4"): 4.0,
+        ("window", "every layer full"): 1.0,
+        ("window", "5 of 6 over 1,024"): 5.48,
+        ("window", "all over 4,096"): 8.0,
+        ("context", "no cap"): 1.0,
+        ("context", f"cap at {8192:,}"): 4.0,
+    }
+    own = rows["attention", "GQA, 8 KV heads"]
+    pool = plan(LLAMA)
+    assert own.requests == {n: pool.requests_of(n) for n in LENGTHS}
+    assert own.request_bytes == 4 * GIB
+    assert own.read_s == 4 * GIB / 3.35e12
+    cap = rows["context", "cap at 8,192"]
+    assert cap.requests[131_072] == cap.requests[8192] == own.requests[8192]
+
+
+def test_reading_a_cache_of_42_gb_at_2_tb_per_second_takes_21_ms() -> None:
+    card = replace(H100, bandwidth_bytes_per_s=2e12, total_bytes=400 * GIB)
+    request = PoolRequest(load_model("llama-3.1-70b"), card)
+    row = next(row for row in lever_rows(request) if row.name == "GQA, 8 KV heads")
+    assert 4 * row.read_s == pytest.approx(0.0215, abs=0.0002), "32K to 128K is four times"
+
+
+@pytest.mark.parametrize("name", ["gemma-3-27b", "deepseek-v2-lite", "qwen3-next-80b-a3b", "gpt2"])
+def test_levers_of_other_models(name: str) -> None:
+    card = replace(H100, total_bytes=400 * GIB)
+    rows = lever_rows(PoolRequest(load_model(name), card))
+    assert len(rows) >= 10
+    assert all(row.factor > 0 and row.request_bytes > 0 for row in rows)
+    states = load_model(name).kv_bytes_fixed_per_request()
+    assert min(row.request_bytes for row in rows) >= states
+
+
+def test_reshaping_keeps_states_and_parameters() -> None:
+    model = load_model("qwen3-next-80b-a3b")
+    same = reshape(model, lambda shape, _: shape)
+    assert same.groups == model.groups
+    assert same.params == model.params
+
+
+def test_swap_against_recompute() -> None:
+    request = replace(LLAMA, max_model_len=8192, max_num_batched_tokens=2048)
+    per_token_s = 2 * 131_072 / H100.host_link_bytes_per_s
+    slow = LinearCost(base_ps=0, per_prefill_token_ps=10**10)
+    found = swap_cost(request, request.model, slow)
+    assert found is not None
+    assert found.swap_s == pytest.approx(8192 * per_token_s)
+    assert found.recompute_s == pytest.approx(8192 * 0.01)
+    assert found.break_even_tokens == 1
+    quick = LinearCost(base_ps=0, per_prefill_token_ps=1)
+    never = swap_cost(request, request.model, quick)
+    assert never is not None
+    assert never.break_even_tokens is None
+    no_link = replace(request, hardware=load_hardware("m4-max-128gb"))
+    assert swap_cost(no_link, request.model, slow) is None
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_the_document_agrees_with_itself(name: str) -> None:
+    request = PoolRequest(load_model(name), H100, num_blocks=50_000, swap_bytes=4 * GIB, tp=1)
+    pool = plan(request)
+    document = plan_document(request, pool)
+    assert document["pool_tokens"] == document["num_blocks"] * document["block_size"]
+    assert document["kv_pool_bytes"] == document["num_blocks"] * document["block_bytes"]
+    assert document["cpu_blocks"] == 4 * GIB // document["block_bytes"]
+    assert sum(g["bytes_at_max_model_len"] for g in document["groups"]) == pytest.approx(
+        document["kv_bytes_per_request"], abs=len(document["groups"])
+    )
+    assert document["kv_bytes_per_token"]["per_rank"] == document["kv_bytes_per_token"]["total"]
+    assert document["fits"] == (document["max_model_len_that_fits"] >= request.model_len)
+    assert bool(document["levers"]) <= (not document["fits"])
+
+
+def test_bytes_over_all_ranks_count_copies() -> None:
+    def token(name: str, tp: int) -> tuple[int, int]:
+        request = PoolRequest(load_model(name), H100, num_blocks=1000, tp=tp)
+        document = plan_document(request, plan(request))["kv_bytes_per_token"]
+        return document["per_rank"], document["total"]
+
+    assert token("llama-3.1-8b", 8) == (16_384, 131_072)
+    assert token("llama-3.1-8b", 16) == (16_384, 262_144)
+    assert token("deepseek-v3", 8) == (70_272, 8 * 70_272)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "formula"),
+    [
+        ("llama-3.1-8b", {}, "32 layers x 8 KV heads x (128 + 128) x 2 B"),
+        ("llama-3.1-8b", {"tp": 2}, "32 layers x 4 of 8 KV heads x (128 + 128) x 2 B"),
+        ("deepseek-v3", {}, "61 layers x 576 values x 2 B (one latent for all heads)"),
+        (
+            "gemma-3-27b",
+            {"kv_dtype": "q8_0"},
+            "(10 full layers x 16 KV heads x (128 + 128) + 52 sliding layers x 16 KV heads x"
+            " (128 + 128)) x 1 B + 2 B of scale for 32 values",
+        ),
+    ],
+)
+def test_formulas_have_their_numbers(model: str, options: dict[str, object], formula: str) -> None:
+    request = replace(
+        PoolRequest(load_model(model), H100, num_blocks=1000),
+        **options,  # type: ignore[arg-type]
+    )
+    document = plan_document(request, plan(request))
+    assert document["kv_bytes_per_token"]["formula"] == formula

@@ -1,0 +1,120 @@
+"""Parts of a trace: by rows, by time, or whole sessions drawn at random."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kvsim.traces.trace import PrefixIds, Trace, TraceError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SPECIAL: Final = {"name", "ids", "session", "after_request", "prefix", "sha256", "receipt"}
+
+
+def take(trace: Trace, rows: NDArray[np.int64]) -> Trace:
+    """Return the requests at ``rows`` (increasing, at least one); their names stay.
+
+    The first arrival becomes zero. A turn whose predecessor is not taken follows nothing any
+    more: it arrives at its own time.
+    """
+    changes: dict[str, Any] = {
+        field.name: getattr(trace, field.name)[rows]
+        for field in fields(trace)
+        if field.name not in _SPECIAL and getattr(trace, field.name) is not None
+    }
+    changes["arrival_ns"] = changes["arrival_ns"] - changes["arrival_ns"][0]
+    changes["ids"] = [trace.request_id(row) for row in rows.tolist()]
+    if trace.session is not None:
+        changes["session"] = [trace.session[row] for row in rows.tolist()]
+    if trace.after_request is not None:
+        place = np.full(len(trace) + 1, -1, dtype=np.int64)  # one more, for -1: none
+        place[rows] = np.arange(len(rows))
+        before = place[trace.after_request[rows]]
+        changes["after_request"] = before
+        orphans = (trace.after_request[rows] >= 0) & (before < 0)
+        if trace.delay_ns is not None:
+            changes["delay_ns"] = np.where(orphans, 0, changes["delay_ns"])
+        if trace.has_time is not None:
+            changes["has_time"] = changes["has_time"] | orphans
+    if trace.prefix is not None:
+        changes["prefix"] = _take_ids(trace.prefix, rows)
+    return replace(trace, sha256="", receipt=None, **changes)
+
+
+def _take_ids(prefix: PrefixIds, rows: NDArray[np.int64]) -> PrefixIds:
+    starts, lengths = prefix.offsets[rows], np.diff(prefix.offsets)[rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    where = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+    return replace(prefix, offsets=offsets, ids=prefix.ids[where])
+
+
+def slice_rows(trace: Trace, first: int, end: int | None) -> Trace:
+    """Return the requests from row ``first`` (from 0) to before ``end``."""
+    end = len(trace) if end is None else min(end, len(trace))
+    if not 0 <= first < end:
+        raise TraceError(
+            f"no request is left: trace {trace.name} has {len(trace):,} requests, rows {first:,} "
+            f"to before {end:,} were asked for"
+        )
+    return take(trace, np.arange(first, end))
+
+
+def slice_time(trace: Trace, first_ns: int, end_ns: int | None) -> Trace:
+    """Return the requests that arrive from ``first_ns`` to before ``end_ns``."""
+    late = trace.arrival_ns >= first_ns
+    if end_ns is not None:
+        late &= trace.arrival_ns < end_ns
+    rows = np.flatnonzero(late)
+    if not len(rows):
+        raise TraceError(
+            f"no request is left: those of trace {trace.name} arrive from "
+            f"{int(trace.arrival_ns[0]) / 1e9:g} s to {int(trace.arrival_ns[-1]) / 1e9:g} s"
+        )
+    return take(trace, rows)
+
+
+def sample(trace: Trace, num_requests: int, generator: np.random.Generator) -> Trace:
+    """Draw whole sessions, without putting back, until at least ``num_requests`` are there.
+
+    Requests belong together that name the same session or follow one another; all others stand
+    alone. The same state of ``generator`` gives the same sample. O(n log n).
+    """
+    if num_requests < 1:
+        raise TraceError(
+            f"{num_requests} requests were asked for; allowed are whole numbers from 1"
+        )
+    group = groups_of(trace)
+    sizes = np.bincount(group)
+    order = generator.permutation(len(sizes))
+    enough = int(np.searchsorted(np.cumsum(sizes[order]), num_requests)) + 1
+    chosen = np.zeros(len(sizes), dtype=np.bool_)
+    chosen[order[:enough]] = True
+    return take(trace, np.flatnonzero(chosen[group]))
+
+
+def groups_of(trace: Trace) -> NDArray[np.int64]:
+    """Return for each request the number of its group, from 0 in order of first appearance."""
+    leader = list(range(len(trace)))
+
+    def lead(row: int) -> int:
+        while leader[row] != row:
+            leader[row] = leader[leader[row]]
+            row = leader[row]
+        return row
+
+    if trace.session is not None:
+        first: dict[str, int] = {}
+        for row, session in enumerate(trace.session):
+            if session:
+                leader[row] = first.setdefault(session, row)
+    if trace.after_request is not None:
+        for row, before in enumerate(trace.after_request.tolist()):
+            if before >= 0:
+                one, other = lead(row), lead(before)
+                leader[max(one, other)] = min(one, other)
+    leads = np.array([lead(row) for row in range(len(trace))], dtype=np.int64)
+    return np.unique(leads, return_inverse=True)[1].reshape(-1).astype(np.int64)

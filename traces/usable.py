@@ -1,0 +1,37 @@
+"""What a trace must have before an engine can replay it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsim.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from kvsim.traces.trace import Trace
+
+
+def check_usable(trace: Trace) -> None:
+    """Raise :class:`TraceError` where requests lack an answer or a time.
+
+    Traces read for statistics (``keep_unusable``) may, and so may turns that come a delay after
+    the answer before them.
+    """
+    empty = int(np.count_nonzero(trace.output_tokens < 1))
+    if empty:
+        raise TraceError(
+            f"{trace.name}: {empty:,} requests have no answer (0 tokens) and cannot be simulated; "
+            "read the trace without keep_unusable, and leave such rows out with --on-bad-row skip"
+        )
+    if trace.receipt is not None and not trace.receipt.has_times:
+        raise TraceError(
+            f"{trace.name}: nothing says when requests arrive: say it with --rate or --arrivals"
+        )
+    untimed = 0 if trace.has_time is None else int(np.count_nonzero(~trace.has_time))
+    if untimed:
+        raise TraceError(
+            f"{trace.name}: {untimed:,} turns have no time of their own: each comes a delay after "
+            "the answer before it ends, which an open-loop replay cannot know; they need "
+            "closed-loop arrivals (--arrivals closed)"
+        )
