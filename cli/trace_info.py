@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the receipt and the statistics."""
     from kvsim.traces.statistics import statistics_of
 
-    trace = read_input(arguments, for_statistics=True, quiet=True)
+    trace = read_input(arguments, quiet=True)
     statistics = statistics_of(trace)
     if arguments.json:
         _print_json(trace, statistics)

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     if per_token is not None and per_token < 1:
         raise ValueError(f"--kv-bytes-per-token is {per_token}; allowed are whole numbers from 1")
     first, end = _window(arguments.warmup, arguments.window)
-    trace = read_input(arguments, for_statistics=True)
+    trace = read_input(arguments)
     reuse = measure_reuse(trace, arguments.definition, first=first, end=end)
     capacities = _capacities(arguments.capacities, reuse, replayed=bool(policies))
     unit = arguments.weights or UNITS[arguments.definition]

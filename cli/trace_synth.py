@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.cli.trace_convert import add_output, write_output
+from kvsim.cli.trace_input import add_seed, check_seed
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +37,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     add_output(parser, optional=True)
     parser.add_argument("--requests", type=int, default=1_000, metavar="N", help="default 1000")
-    parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
+    add_seed(parser)
     group = parser.add_argument_group("lengths")
     group.add_argument(
         "--preset", help=f"lengths and rate of a public trace, or {CHAT}; list: --preset list"
@@ -78,8 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Draw, write, and say how well the lengths fit their laws."""
     import numpy as np
 
-    if arguments.seed < 0:
-        raise ValueError(f"--seed is {arguments.seed}; allowed are whole numbers from 0")
+    check_seed(arguments.seed)
     if arguments.preset == "list":
         print("\n".join(_preset_lines()))
         return 0

@@ -104,6 +104,17 @@ def test_errors_are_one_sentence(
     assert message in sentence
 
 
+def test_what_a_file_does_not_say_is_drawn(small: str, tmp_path: Path) -> None:
+    (tmp_path / "lengths.csv").write_text("num_prefill_tokens,num_decode_tokens\n5,6\n7,8\n9,3\n")
+    drawn = ["trace", "convert", "lengths.csv", "o.jsonl"]
+    assert main(drawn) == 2
+    assert main([*drawn, "--rate", "2"]) == 0
+    assert read_trace(tmp_path / "o.jsonl").arrival_ns.tolist() == [0, 500_000_000, 1_000_000_000]
+    assert main([*drawn, "--arrivals", "poisson(rate=1)", "--seed", "-1"]) == 2
+    assert main(["trace", "slice", small, "o.jsonl", "--rows", ":2", "--rate", "10"]) == 0
+    assert read_trace(tmp_path / "o.jsonl").arrival_ns.tolist() == [0, 100_000_000]
+
+
 def test_fetch_without_a_name_lists_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "fetch"]) == 0
     printed = capsys.readouterr().out
