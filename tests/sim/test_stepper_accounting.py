@@ -1,0 +1,269 @@
+"""Memory, waiting and running time of random tight scenarios, block by block and visit by visit.
+
+A second account is kept from snapshots after every scheduling call: each physical block is looked
+at slot by slot, each request's visits to queue and running list are timed. Both must add up to
+the recorder's integrals exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.driver import Driver
+from kvsim.sim.memory_shares import PoolShape, all_time, while_waiting
+from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
+from kvsim.sim.requests import Requests
+from kvsim.sim.stepper import Flight, Stepper
+from kvsim.traces.max_tokens import assume_max_tokens
+from kvsim.traces.trace import LENGTH, STOP, PrefixIds, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from kvsim.policies.allocators.block_pool import Block
+
+MODEL_LEN = 40
+FULL = (KVGroup(),)
+GROUPS = (
+    FULL,
+    FULL,
+    (KVGroup(sliding_window=5),),
+    (KVGroup(), KVGroup(sliding_window=6)),
+)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> SchedulerConfig:
+    chunked = draw(st.booleans())
+    groups = draw(st.sampled_from(GROUPS))  # those with a window get room for a lone sequence
+    block_size = draw(st.sampled_from([1, 2, 4]))
+    pool_tokens = draw(st.integers(18, 40) if groups == FULL else st.integers(60, 80))
+    return SchedulerConfig(
+        block_size=block_size,
+        num_gpu_blocks=1 + pool_tokens // block_size * len(groups),
+        max_num_batched_tokens=draw(st.integers(4, 24)) if chunked else MODEL_LEN,
+        max_num_seqs=draw(st.integers(1, 4)),
+        max_model_len=MODEL_LEN,
+        enable_prefix_caching=draw(st.booleans()),
+        enable_chunked_prefill=chunked,
+        long_prefill_token_threshold=draw(st.sampled_from([0, 0, 3])),
+        policy=draw(st.sampled_from(["fcfs", "fcfs", "priority"])),
+        watermark=draw(st.sampled_from([0.0, 0.1])),
+        scheduler_reserve_full_isl=draw(st.booleans()),
+        async_scheduling=draw(st.booleans()),
+        prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
+        kv_groups=groups,
+        freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
+    )
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    """Up to ten requests in bursts; ids from an alphabet of two, with or without the answers."""
+    number = draw(st.integers(1, 10))
+
+    def column(low: int, high: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.array(draw(st.lists(st.integers(low, high), min_size=number, max_size=number)))
+
+    prompts, outputs = column(1, 16), column(1, 20)
+    covers = draw(st.booleans())
+    num_ids = -(-(prompts + outputs if covers else prompts) // 4)
+    total_ids = int(num_ids.sum())
+    ids = draw(st.lists(st.integers(1, 2), min_size=total_ids, max_size=total_ids))
+    ends_by = np.where(column(0, 3) == 0, STOP, LENGTH).astype(np.uint8)
+    return Trace(
+        "random",
+        np.cumsum(column(0, 1) * column(0, 8)),
+        prompts,
+        outputs,
+        max_tokens=np.where(ends_by == STOP, -1, outputs),
+        ends_by=ends_by,
+        priority=column(0, 2),
+        prefix=PrefixIds(4, np.concatenate([[0], np.cumsum(num_ids)]), np.array(ids), covers),
+    )
+
+
+COSTS = st.builds(
+    LinearCost,
+    st.sampled_from([0, 1500, 5000]),
+    st.sampled_from([0, 100]),
+    st.sampled_from([0, 70]),
+    st.sampled_from([0, 3]),
+)
+
+
+@dataclass
+class Snapshot:
+    """State from ``time_ps`` until the next one: blocks, and who owns them at which place."""
+
+    time_ps: int
+    requests_wait: bool
+    num_running: int
+    blank: int
+    cached: int
+    owners: dict[int, list[tuple[tuple[int, int], int, int]]]  # id: (residency, place, computed)
+    keys: dict[int, Hashable]
+
+
+class Account(Stepper):
+    """A stepper that is watched from outside; residencies are (index, preemptions before)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs, audit=True, listener=self)
+        self.snapshots: list[Snapshot] = []
+        self.final: dict[tuple[int, int], int] = {}
+        self.since: dict[int, tuple[str, int]] = {}  # where a request is, since when
+        self.visits = {"waiting": 0, "running": 0}
+        self.sojourns = 0
+
+    # ---- visits ----
+
+    def _move(self, index: int, place: str | None, now_ps: int) -> None:
+        arrival_ps = self._requests.arrival_ps[index]
+        before, since_ps = self.since.pop(index, (None, arrival_ps))
+        if before is not None:
+            self.visits[before] += now_ps - since_ps
+        if place is not None:
+            self.since[index] = (place, now_ps)
+        else:
+            self.sojourns += now_ps - arrival_ps
+
+    def add(self, index: int, now_ps: int) -> bool:
+        entered = super().add(index, now_ps)
+        if entered:
+            self._move(index, "waiting", now_ps)
+        return entered
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        for preemption in flight.step.preempted:
+            self._move(preemption.sequence.index, "waiting", flight.call_ps)
+        for admission in flight.step.admitted:
+            self._move(admission.sequence.index, "running", flight.call_ps)
+        for item in flight.items:
+            self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
+
+    def applied(
+        self,
+        stepper: Stepper,
+        flight: Flight,
+        finished: list[int],
+        late: list[int],
+        dropped: list[int],
+    ) -> None:
+        for index in finished:
+            self._move(index, None, flight.end_ps)
+
+    # ---- snapshots ----
+
+    def plan(self, now_ps: int) -> int | None:
+        boundary_ps = super().plan(now_ps)
+        for index in list(self.since):
+            if self.recorder.status[index] == REFUSED:  # it could never enter, or only alone
+                self._move(index, None, now_ps)
+        pool = self.state.allocator.pool
+        owners: dict[int, list[tuple[tuple[int, int], int, int]]] = {}
+        owned: dict[int, Block] = {}
+        for sequence in self.state.running:
+            residency = (sequence.index, sequence.num_preemptions)
+            for group in self.state.allocator.groups:
+                for place, block in enumerate(group.tables[sequence.index]):
+                    if block is not pool.null:
+                        owned[block.id] = block
+                        owners.setdefault(block.id, []).append(
+                            (residency, place, sequence.computed)
+                        )
+        queued = list(pool.free_queue)
+        self.snapshots.append(
+            Snapshot(
+                now_ps,
+                len(self.state.waiting) > 0,
+                len(self.state.running),
+                sum(block.key is None for block in queued),
+                sum(block.key is not None for block in queued),
+                owners,
+                {number: block.key for number, block in owned.items() if block.key is not None},
+            )
+        )
+        return boundary_ps
+
+    def slots(self, snapshot: Snapshot) -> dict[str, int]:
+        """Slots of the pool by what they hold, and sequences running."""
+        size = self.config.block_size
+        found = dict.fromkeys(("token", "duplicate", "future", "never"), 0)
+        for number, owners in snapshot.owners.items():
+            fills = []
+            for residency, place, computed in owners:
+                now, final = (
+                    min(max(tokens - place * size, 0), size)
+                    for tokens in (computed, self.final[residency])
+                )
+                fills.append((now, final))
+            assert len(set(fills)) == 1, "owners of a block see different tokens in it"
+            assert len(fills) == 1 or fills[0][0] == size, "a shared block is not full"
+            now, final = fills[0]
+            assert number not in snapshot.keys or now == size, "a block with a key is not full"
+            found["token"] += now
+            found["future"] += final - now
+            found["never"] += size - final
+        keys = list(snapshot.keys.values())
+        found["duplicate"] = (len(keys) - len(set(keys))) * size
+        found["token"] -= found["duplicate"]
+        blank = snapshot.blank * size
+        waits = snapshot.requests_wait
+        return found | {
+            "padding": 0,
+            "hole": 0,
+            "blocked": blank if waits else 0,
+            "cached": snapshot.cached * size,
+            "free": 0 if waits else blank,
+            "unusable": size,
+        }
+
+
+def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
+    """Integrals over the run (slot-ps): everything is blank before the first call."""
+    size, usable = account.config.block_size, account.config.num_gpu_blocks - 1
+    first_ps = account.snapshots[0].time_ps if account.snapshots else 0
+    sums: dict[str, int] = {}
+    if not waiting_only:
+        sums = {"free": usable * size * first_ps, "unusable": size * first_ps}
+    for snapshot, after in zip(account.snapshots, account.snapshots[1:], strict=False):
+        if waiting_only and not snapshot.requests_wait:
+            continue
+        ps = after.time_ps - snapshot.time_ps
+        for name, slots in account.slots(snapshot).items():
+            sums[name] = sums.get(name, 0) + slots * ps
+    return sums
+
+
+@settings(max_examples=max(200, settings().max_examples))
+@given(configs(), traces(), COSTS)
+def test_integrals_against_every_block_and_visit(
+    config: SchedulerConfig, trace: Trace, cost: LinearCost
+) -> None:
+    requests = Requests(trace, config, assume_max_tokens(trace, "model", config.max_model_len))
+    recorder = Recorder(len(trace))
+    account = Account(config, cost, requests, recorder)
+    assert Driver(account, requests).run()
+    assert set(recorder.status) <= {FINISHED, REFUSED}
+    assert 0 < account.num_audited <= len(account.snapshots)
+
+    pool = PoolShape(config.num_gpu_blocks, config.block_size, block_bytes=1)
+    for ours, theirs in (
+        (total(account, waiting_only=False), all_time(recorder, pool)),
+        (total(account, waiting_only=True), while_waiting(recorder, pool)),
+    ):
+        assert {name: ours.get(name, 0) for name in theirs} == theirs
+        assert min(theirs.values()) >= 0
+
+    integrals = {name: sum(values) for name, values in recorder.windows.items()}
+    assert integrals["running"] == account.visits["running"]
+    assert integrals["waiting"] == account.visits["waiting"] == sum(recorder.waited_ps.values())
+    assert integrals["running"] + integrals["waiting"] == account.sojourns
