@@ -53,5 +53,6 @@ def _footnote(request: PoolRequest) -> str:
     return (
         "factor: times fewer bytes than the first row of its part. read: the least that reading its"
         " cache adds to a decode step, bytes over the datasheet's"
-        f" {request.hardware.bandwidth_bytes_per_s / 1e9:,.0f} GB/s."
+        f" {request.hardware.bandwidth_bytes_per_s / 1e9:,.0f} GB/s;"
+        " what unpacking a smaller format costs is not known here."
     )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsim.cli.completion import FILES
-from kvsim.cli.pool_options import add_pool_options, plain_number, pool_values
-from kvsim.cli.simulate import add_scenario_options, scenario_of
+from kvsim.cli.pool_options import add_pool_options
+from kvsim.cli.simulate import add_scenario_options
 
 if TYPE_CHECKING:
     import argparse
@@ -49,16 +47,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and print; 2 where not even one block fits."""
+    from kvsim.cli.plan_request import plan_request, plan_scenario, read_log, trace_lengths
     from kvsim.sim.pool import PoolTooSmallError, plan
     from kvsim.sim.pool_document import plan_document
 
-    log = _read_log(arguments)
-    scenario = _scenario(arguments, log)
-    request, notes = _request(arguments, scenario, log)
+    log = read_log(arguments)
+    scenario = plan_scenario(arguments, log)
+    request, notes = plan_request(arguments, scenario, log)
     try:
         if arguments.levers:
             return _show_levers(arguments, request)
-        lengths = _trace_lengths(arguments.trace)
+        lengths = trace_lengths(arguments.trace)
         pool = plan(request)
     except PoolTooSmallError as error:
         return _show_too_small(arguments, scenario, request, error)
@@ -73,101 +72,6 @@ def run(arguments: argparse.Namespace) -> int:
 
         print("\n".join(_named(arguments, scenario) + plan_lines(document)))
     return 0
-
-
-def _scenario(arguments: argparse.Namespace, log: StartupLog | None) -> Scenario:
-    """Scenario of the options; what a log says fills those that were not given."""
-    if arguments.config is not None:
-        if arguments.model is not None:
-            raise ValueError("--config and --model both name the model: give one")
-        if not Path(arguments.config).exists():
-            raise ValueError(f"--config {arguments.config}: there is no such file")
-        arguments.model = arguments.config
-    if log is not None and arguments.model is None and "model.name" in log.options:
-        arguments.model = _bundled(str(log.options["model.name"]))
-    scenario = scenario_of(arguments)
-    values: dict[str, object] = {}
-    if log is not None:
-        taken = pool_values(arguments)
-        values = {
-            path: value
-            for path, value in log.options.items()
-            if path not in taken and path != "model.name"
-        }
-    if arguments.pp is not None:
-        values["engine.pipeline_parallel_size"] = plain_number(arguments.pp)
-    return scenario.with_values(values)
-
-
-def _bundled(name: str) -> str:
-    """Bundled model that a Hugging Face name means, else the name itself."""
-    from kvsim.sim.models import bundled_models
-
-    short = name.rsplit("/", 1)[-1].lower()
-    for part in ("meta-", "-instruct", "-chat", "-hf", "-it", "-base"):
-        short = short.replace(part, "")
-    known = bundled_models()
-    return short if short in known else name
-
-
-def _request(
-    arguments: argparse.Namespace, scenario: Scenario, log: StartupLog | None
-) -> tuple[PoolRequest, tuple[str, ...]]:
-    """Request for a pool: the scenario's, and what only a plan has; notes on changes for a log."""
-    from kvsim.sim.engine_setup import pool_request
-    from kvsim.sim.log_match import as_in_log
-    from kvsim.sim.quantities import parse_size_bytes
-
-    request = replace(pool_request(scenario), engine=arguments.engine)
-    if arguments.swap_space is not None:
-        try:
-            request = replace(request, swap_bytes=parse_size_bytes(arguments.swap_space))
-        except ValueError as error:
-            raise ValueError(f"--swap-space {arguments.swap_space!r}: {error}") from None
-    if arguments.slots is not None:
-        if arguments.engine != "llama.cpp":
-            raise ValueError("--slots belongs to --engine llama.cpp")
-        if not arguments.slots.isdecimal():
-            raise ValueError(f"--slots {arguments.slots!r} is not a whole number >= 1")
-        request = replace(request, slots=int(arguments.slots))
-    if arguments.engine == "sglang":
-        if scenario.engine.block_size is None:
-            request = replace(request, block_size=1)
-        if arguments.utilization is not None:
-            request = replace(request, mem_fraction_static=request.gpu_memory_utilization)
-    if log is None:
-        return request, ()
-    return as_in_log(request, log, seats_given=scenario.engine.max_num_seqs is not None)
-
-
-def _read_log(arguments: argparse.Namespace) -> StartupLog | None:
-    if arguments.match_log is None:
-        return None
-    if arguments.engine != "vllm":
-        raise ValueError("--match-log reads vLLM's log: it goes with --engine vllm")
-    from kvsim.sim.startup_log import read_startup_log
-
-    return read_startup_log(arguments.match_log)
-
-
-def _trace_lengths(path: str | None) -> dict[str, int]:
-    """Mean and 95th percentile of prompt + output, in tokens, rounded up."""
-    if path is None:
-        return {}
-    import math
-
-    import numpy as np
-
-    from kvsim.traces import read_trace
-
-    trace = read_trace(Path(path))
-    tokens = trace.prompt_tokens + trace.output_tokens
-    if not len(tokens):
-        raise ValueError(f"{path}: no request was read, so it has no mean length")
-    return {
-        "trace_mean": math.ceil(tokens.mean()),
-        "trace_p95": math.ceil(np.percentile(tokens, 95)),
-    }
 
 
 def _swap(scenario: Scenario, request: PoolRequest, pool: Pool) -> dict[str, Any] | None:

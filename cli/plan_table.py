@@ -143,6 +143,7 @@ def pool_lines(document: Document) -> list[str]:
         f" ({document['block_bytes']:,} B){null}",
     )
     lines += labelled("pool", f"{document['pool_tokens']:,} tokens")
+    lines += _tables(document["tables"])
     length = document["max_model_len"]
     if document["engine"] == "vllm":
         lines.append(
@@ -156,6 +157,26 @@ def pool_lines(document: Document) -> list[str]:
             f" {document['max_num_batched_tokens']:,} tokens a step (max_num_batched_tokens)",
             first_width=11,
         )
+    return lines
+
+
+def _tables(tables: Document | None) -> list[str]:
+    """Block tables of a mixed model, which all take their blocks from the pool."""
+    if tables is None or tables["count"] < 2:
+        return []
+    text = f"{tables['count']} block tables of {tables['layers']} layers"
+    if tables["padding_layers"]:
+        text += f" ({tables['padding_layers']} layers in all are padding)"
+    if len(set(tables["block_sizes"])) > 1:
+        sizes = sorted(set(tables["block_sizes"]))
+        text += f", blocks of {' or '.join(map(str, sizes))} tokens"
+    lines = labelled("  shared by", text)
+    if tables["state_tables"]:
+        text = (
+            f"{tables['state_tables']} of them hold states, one block a request each: tokens of the"
+            " pool over tokens of a request is not the number of requests"
+        )
+        lines += labelled("", text)
     return lines
 
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.models.dtypes import kv_format
 from kvsim.sim.pool import ENGINES
 from kvsim.sim.pool_levers import levers, longest_length
@@ -45,6 +46,7 @@ def plan_document(
         "groups": [group_row(group, request) for group in request.model.groups],
         "num_blocks": pool.num_blocks,
         "null_blocks": pool.null_blocks,
+        "tables": tables_document(pool),
         "block_size": pool.block_size,
         "block_bytes": pool.block_bytes,
         "pool_tokens": pool.pool_tokens,
@@ -134,6 +136,20 @@ def group_row(group: LayerGroup, request: PoolRequest) -> dict[str, Any]:
         "bytes_per_token": per_token,
         "bytes_fixed": alone.kv_bytes_fixed_per_request(tp),
         "bytes_at_max_model_len": alone.kv_bytes(request.model_len, name, tp),
+    }
+
+
+def tables_document(pool: Pool) -> dict[str, Any] | None:
+    """Block tables of vLLM: how many, their height, layers that only pad; ``None`` elsewhere."""
+    if not isinstance(pool.layout, BlockLayout):
+        return None
+    tables = pool.layout.tables
+    return {
+        "count": len(tables.groups),
+        "state_tables": pool.layout.num_state_tables,
+        "layers": tables.layers_per_group,
+        "padding_layers": tables.padding_layers,
+        "block_sizes": list(pool.layout.block_sizes),
     }
 
 

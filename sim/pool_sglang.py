@@ -66,12 +66,12 @@ def split_sglang(request: PoolRequest) -> Split:
         )
     shares = tuple(_share(request, stage) for stage in pipeline_stages(model, request.pp))
     windows = [group.window for group in model.groups if group.window is not None]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ("SGLang's log writes GB and means GiB; it shows K and V apart",)
     window = None
     if windows and _has_full(model.groups):
         window = max(windows)
         over, under = WINDOW_TOKENS_SHARE
-        notes = (f"sliding layers have a pool of {over / under:g} x the tokens of the full one",)
+        notes += (f"sliding layers have a pool of {over / under:g} x the tokens of the full one",)
     layout = TokenLayout(request.block_size, shares[0].block_bytes, window)
     return Split(layout, shares, null_blocks=0, notes=notes)
 

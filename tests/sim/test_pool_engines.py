@@ -68,7 +68,7 @@ def test_sglang_gives_windows_a_smaller_pool() -> None:
     layer = 12 * 8 * 128 * 2
     assert pool.num_blocks == GIB * 10 // (layer * 18)
     assert pool.requests_of(10_000) == pool.num_blocks // 10_000
-    assert "0.8 x the tokens" in pool.notes[0]
+    assert "0.8 x the tokens" in pool.notes[1]
     with pytest.raises(ValueError, match="splits memory between states and tokens"):
         plan(sglang(load_model("qwen3-next-80b-a3b")))
 

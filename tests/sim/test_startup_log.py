@@ -95,7 +95,7 @@ def test_v1_with_the_memory_line() -> None:
 def test_today_sets_graphs_aside_and_charges_windows_for_steps_in_flight() -> None:
     log = read_startup_log(LOGS / "v0.26-gpt-oss-20b-h100.log")
     assert log.get("graphs_estimate_gib") == 0.61
-    options = {"max_num_seqs": 1024, "max_num_batched_tokens": 8192}
+    options: dict[str, Any] = {"max_num_seqs": 1024, "max_num_batched_tokens": 8192}
     found = rows("v0.26-gpt-oss-20b-h100.log", "gpt-oss-20b", "h100-sxm", **options)
     assert found["graphs"].ours == pytest.approx(0.4)
     assert found["KV cache tokens"].why == "their KV in our blocks gives 1,925,941, as theirs"
