@@ -42,9 +42,9 @@ def summary_lines(summary: Section, pool_terms: Sequence[MemoryTerm]) -> list[st
 
 def _facts(summary: Section) -> list[str]:
     requests, window, phases = summary["requests"], summary["window"], summary["phases"]
-    counts = ", ".join(
-        f"{name} {number(requests[name])}" for name in ("finished", "refused", "unfinished")
-    )
+    names = ["finished", "refused", "unfinished"]
+    names += [name for name in ("aborted", "not_sent") if requests[name]]
+    counts = ", ".join(f"{name.replace('_', ' ')} {number(requests[name])}" for name in names)
     lines = wrapped("trace", f"{summary['trace']['name']}, {number(requests['total'])} requests")
     lines += wrapped("requests", counts)
     if requests["refused"]:

@@ -24,6 +24,7 @@ class Sequence:
 
     __slots__ = (
         "_public_keys",
+        "aborted",
         "arrival_ps",
         "computed",
         "in_flight",
@@ -64,6 +65,7 @@ class Sequence:
         self.in_flight = 0
         self.num_preemptions = 0
         self.known_when_alone = -1
+        self.aborted = False
         self.last_block_ps = 0
         self.last_token_ps = -1
         self.last_token_stint = -1

@@ -20,10 +20,12 @@ from simpy.events import NORMAL, URGENT, Event, EventPriority
 from kvsim.sim.leaper import Leaper, leapable
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.requests import Requests
+from kvsim.sim.session_driver import SessionDriver
 from kvsim.sim.stepper import Stepper
+from kvsim.traces.closed_loop import nobody_follows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from kvsim.sim.cost import StepCost
     from kvsim.sim.leap_listener import LeapListener
     from kvsim.sim.stepper import ScheduleListener
+    from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
 
 
@@ -52,8 +55,12 @@ class Engine(Protocol):
         """The boundary, given that a request arrives before it."""
         ...
 
-    def apply(self, now_ps: int) -> None:
-        """The boundary is reached: commit."""
+    def apply(self, now_ps: int) -> Sequence[int]:
+        """The boundary is reached: commit; the requests that ended."""
+        ...
+
+    def abort(self, index: int, now_ps: int) -> None:
+        """The client of an unfinished request gave up."""
         ...
 
 
@@ -80,18 +87,14 @@ class Driver:
         self._on_progress = on_progress
         self._stop = False
 
-    def run(self) -> bool:
-        """Run until nothing is left; False if it was stopped by Ctrl-C before that."""
+    def run(self) -> None:
+        """Run until nothing is left, or until :meth:`stop`."""
         self._await_arrival()
-        previous = None
-        if threading.current_thread() is threading.main_thread():
-            previous = signal.signal(signal.SIGINT, self._on_sigint)
-        try:
-            self._env.run()
-        finally:
-            if previous is not None:
-                signal.signal(signal.SIGINT, previous)
-        return not self._stop
+        self._env.run()
+
+    def stop(self) -> None:
+        """End the run at the next boundary."""
+        self._stop = True
 
     def _boundary(self, _event: Event) -> None:
         """A step (or leap) ends: its results are applied, then the next one is planned."""
@@ -141,9 +144,6 @@ class Driver:
         timer.callbacks = [callback]
         env.schedule(timer, priority, at_ps - env.now)
 
-    def _on_sigint(self, _signal: int, _frame: object) -> None:
-        self._stop = True
-
 
 @dataclass(slots=True)
 class EngineRun:
@@ -171,6 +171,8 @@ def run(
     on_progress: Callable[[int, int], None] | None = None,
     listener: ScheduleListener | None = None,
     leap_listener: LeapListener | None = None,
+    follow_ons: FollowOns | None = None,
+    num_users: int | None = None,
 ) -> EngineRun:
     """Replay a trace against one engine.
 
@@ -185,15 +187,45 @@ def run(
         Called with (requests arrived, requests in all).
     listener, leap_listener
         See what the stepper, or the leaper, decides; a ``listener`` makes the stepper run.
+    follow_ons, num_users
+        A closed loop: see :class:`~kvsim.sim.session_driver.SessionDriver`.
     """
     requests = Requests(trace, config, max_tokens)
-    recorder = Recorder(len(trace), requests.arrival_ps[-1] if len(trace) else 0)
+    recorder = Recorder(len(trace), max(requests.arrival_ps, default=0))
+    recorder.arrival_ps = requests.arrival_ps
     able, reason = leapable(config)
+    if able and requests.timeout_ps is not None:
+        able, reason = False, "requests with a timeout"
     engine: Stepper | Leaper
     if step or listener is not None or not able:
         reason = "asked for" if step or listener is not None else reason
         engine = Stepper(config, cost, requests, recorder, audit=audit, listener=listener)
     else:
         engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
-    complete = Driver(engine, requests, on_progress).run()
-    return EngineRun(recorder, engine.name, reason, not complete, engine.num_audited)
+    driver: Driver | SessionDriver = Driver(engine, requests, on_progress)
+    if follow_ons is not None or num_users is not None or requests.timeout_ps is not None:
+        if follow_ons is None:
+            follow_ons = nobody_follows(len(trace))
+        driver = SessionDriver(engine, requests, recorder, follow_ons, num_users, on_progress)
+    partial = _run_until_stopped(driver)
+    return EngineRun(recorder, engine.name, reason, partial, engine.num_audited)
+
+
+def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
+    """Run to the end; True where Ctrl-C stopped it before that."""
+    previous = None
+    stopped = False
+
+    def on_sigint(_signal: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+        driver.stop()
+
+    if threading.current_thread() is threading.main_thread():
+        previous = signal.signal(signal.SIGINT, on_sigint)
+    try:
+        driver.run()
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGINT, previous)
+    return stopped

@@ -31,6 +31,8 @@ from kvsim.sim.leap_listener import Calls
 from kvsim.sim.leap_state import Flight
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvsim.policies.scheduler_config import SchedulerConfig
 
 MAX_CALLS_KEPT = 4096
@@ -118,8 +120,11 @@ class Leaper(LeapCalls):
         assert self._flight is not None, "an idle engine has no boundary"
         return self._flight.end_ps
 
-    def apply(self, now_ps: int) -> None:
-        """Commit the leap; results of the oldest step in flight: last tokens, frees."""
+    def apply(self, now_ps: int) -> Sequence[int]:
+        """Commit the leap; results of the oldest step in flight: last tokens, frees.
+
+        Returns the requests that ended.
+        """
         last_call_ps = self._now_ps
         if not self._leap_steps:
             self._account(now_ps)
@@ -128,13 +133,19 @@ class Leaper(LeapCalls):
             landed = self._fly(now_ps)
             if self._listener is not None:
                 last_call_ps = self._call_ps(self._v - 1)
+        finished: list[int] = []
         if landed is not None and landed.ending:
+            finished = [member.index for member in landed.ending]
             self._land(landed, now_ps)
         if self._listener is not None:
-            finished = [] if landed is None else [member.index for member in landed.ending]
             free, running = self._cache.num_free, len(self._running)
             self._listener.landed(finished, free, running, list(self._waiting), last_call_ps)
         self.recorder.num_evicted_blocks = self._cache.num_evicted
+        return finished
+
+    def abort(self, index: int, now_ps: int) -> None:
+        """Requests with a timeout are the stepper's (see ``driver.run``)."""
+        raise NotImplementedError(index, now_ps)
 
     # ---- leaps -----------------------------------------------------------------------------
 

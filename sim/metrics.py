@@ -13,7 +13,7 @@ import numpy as np
 
 from kvsim.sim import memory_shares
 from kvsim.sim.phases import Phases, Windows, summarise
-from kvsim.sim.recorder import CAUSES, FINISHED, REFUSED, UNFINISHED
+from kvsim.sim.recorder import ABORTED, CAUSES, FINISHED, NOT_SENT, REFUSED, UNFINISHED
 from kvsim.sim.request_columns import PS_PER_S, RequestColumns
 from kvsim.sim.verdict import judge
 
@@ -64,6 +64,8 @@ def _requests(trace: Trace, columns: RequestColumns) -> Summary:
         "finished": int((columns.status == FINISHED).sum()),
         "refused": len(refused),
         "unfinished": int((columns.status == UNFINISHED).sum()),
+        "aborted": int((columns.status == ABORTED).sum()),
+        "not_sent": int((columns.status == NOT_SENT).sum()),
         "refused_ids": [trace.request_id(int(index)) for index in refused[:_REFUSED_SHOWN]],
     }
 

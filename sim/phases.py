@@ -76,7 +76,7 @@ class Phases:
         """Edges of a run; arrivals that a partial run never reached are left out."""
         end_ps = recorder.end_ps
         seen = columns.arrival_ps[columns.arrival_ps <= end_ps]
-        first, last = (int(seen[0]), int(seen[-1])) if len(seen) else (0, 0)
+        first, last = (int(seen.min()), int(seen.max())) if len(seen) else (0, 0)
         middle = first + (last - first) // 2
         later = windows.mean_between(windows.running, middle, last + 1)
         full = (windows.running >= _FULL_SHARE * later) & (windows.start_ps >= first)

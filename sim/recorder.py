@@ -25,6 +25,8 @@ MAX_FLIPS: Final = 4096  # a last block is younger than block_size + 2 schedulin
 UNFINISHED: Final = 0
 FINISHED: Final = 1
 REFUSED: Final = 2
+ABORTED: Final = 3  # the client gave up
+NOT_SENT: Final = 4  # its session had ended before
 
 MEMORY: Final = ("blank", "cached", "empty", "duplicate", "never", "running", "window")
 """Integrals kept per window, in slot-ps unless said otherwise.
@@ -74,6 +76,7 @@ class Recorder:
         def counts() -> array[int]:
             return array("i", [0]) * num_requests
 
+        self.arrival_ps: memoryview[int] | None = None  # set by the driver
         self.status = array("b", [UNFINISHED]) * num_requests
         self.first_scheduled_ps = column(-1)
         self.first_token_ps = column(-1)
@@ -275,6 +278,11 @@ class Recorder:
         self.longest_stall_ps = max(self.longest_stall_ps, gap_ps)
         self.stall_ps[index] += gap_ps
         self.gaps.add(gap_ps, 1)
+
+    def aborted(self, index: int, now_ps: int) -> None:
+        """The client gave a request up."""
+        self.status[index] = ABORTED
+        self.finish_ps[index] = now_ps
 
     def finished(self, index: int, now_ps: int, output_tokens: int) -> None:
         """A request's last token is there."""

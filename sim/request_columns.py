@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 PS_PER_S: Final = 10**12
-STATUS_NAMES: Final = ("unfinished", "finished", "refused")
+STATUS_NAMES: Final = ("unfinished", "finished", "refused", "aborted", "not sent")
 """Text of a status code of :mod:`kvsim.sim.recorder`."""
 
 
@@ -49,7 +49,11 @@ class RequestColumns:
             return np.asarray(getattr(recorder, name), dtype=np.int64)
 
         return RequestColumns(
-            arrival_ps=trace.arrival_ns * 1000,
+            arrival_ps=(
+                trace.arrival_ns * 1000
+                if recorder.arrival_ps is None
+                else np.asarray(recorder.arrival_ps, dtype=np.int64)
+            ),
             prompt_tokens=trace.prompt_tokens,
             status=np.asarray(recorder.status, dtype=np.int8),
             first_scheduled_ps=view("first_scheduled_ps"),

@@ -58,6 +58,10 @@ class Requests:
         outputs = np.minimum(np.minimum(trace.output_tokens, max_tokens), room)
         foreseen = outputs >= np.minimum(max_tokens, room)
         self.arrival_ps = _ints(trace.arrival_ns * PS_PER_NS)
+        self.timeout_ps: memoryview[int] | None = None
+        if trace.timeout_ns is not None:
+            patience_ns = trace.timeout_ns
+            self.timeout_ps = _ints(np.where(patience_ns < 0, -1, patience_ns * PS_PER_NS))
         self.prompt_tokens = _ints(prompts)
         self.max_tokens = _ints(max_tokens)
         self.foreseen = _flags(foreseen)

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
 from kvsim.sim.run_tables import request_table, series_table
@@ -110,6 +112,9 @@ def simulate(
     seed: int = 0,
     rate_scale: Fraction | float | str = 1,
     assume_max_tokens: str = "model",
+    closed: bool = False,
+    think_time: str | None = None,
+    num_users: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """Replay a trace under a scenario.
@@ -130,6 +135,13 @@ def simulate(
         Arrivals come that many times as fast.
     assume_max_tokens
         What the engine is told where the trace is silent: ``model``, ``N`` or ``factor(x)``.
+    closed
+        Every turn waits for the answer before it, and comes its think time after; otherwise only
+        turns without a time of their own do.
+    think_time
+        Law of think times that the trace does not record: ``5s``, ``exponential(mean=5s)``, ...
+    num_users
+        Closed with so many users, who take one session after the other.
     on_progress
         Called with (requests arrived, requests in all).
 
@@ -141,6 +153,7 @@ def simulate(
     from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
     from kvsim.traces import read_trace  # noqa: PLC0415
+    from kvsim.traces.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
 
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(DEFAULT_PRESET if scenario is None else scenario)
@@ -149,6 +162,14 @@ def simulate(
         trace = read_trace(Path(trace))
     scale = parse_rate_scale(str(rate_scale))
     trace = scale_rate(trace, scale)
+    if num_users is not None and num_users < 1:
+        raise ValueError(f"--users is {num_users}; it must be at least 1")
+    loop = follow_ons(
+        trace,
+        closed=closed or num_users is not None,
+        think=None if think_time is None else ThinkRule.parse(think_time),
+        rng=np.random.default_rng(seed),
+    )
     engine = driver.run(
         trace,
         setup.config,
@@ -157,11 +178,16 @@ def simulate(
         step=step,
         audit=audit,
         on_progress=on_progress,
+        follow_ons=loop,
+        num_users=num_users,
     )
     options: dict[str, object] = {
         "rate_scale": str(scale),
         "assume_max_tokens": assume_max_tokens,
         "step": step,
         "audit": audit,
+        "closed": closed,
+        "think_time": think_time,
+        "num_users": num_users,
     }
     return Run(trace, scenario, setup, engine, seed, options)

@@ -150,8 +150,11 @@ class Stepper:
         """Return the boundary of an arrival at ``arrival_ps``: here the next one, always."""
         return self._in_flight[0].end_ps
 
-    def apply(self, now_ps: int) -> None:
-        """Results of the oldest step in flight: tokens grow, first tokens, finishes, frees."""
+    def apply(self, now_ps: int) -> list[int]:
+        """Results of the oldest step in flight: tokens grow, first tokens, finishes, frees.
+
+        Returns the requests that ended.
+        """
         self._account(now_ps)
         flight = self._in_flight.popleft()
         assert flight.end_ps == now_ps, "results are applied at their boundary"
@@ -160,6 +163,8 @@ class Stepper:
         dropped: list[int] = []
         for item in flight.items:
             sequence = item.sequence
+            if sequence.aborted:
+                continue
             if item.stint == sequence.num_preemptions:
                 sequence.in_flight -= item.num_tokens
             if not item.samples:
@@ -188,6 +193,27 @@ class Stepper:
                 self.recorder.finished(sequence.index, now_ps, num_outputs)
         if self._listener is not None:
             self._listener.applied(self, flight, finished, late, dropped)
+        return finished
+
+    def abort(self, index: int, now_ps: int) -> None:
+        """The client of an unfinished request gave up: it leaves, its blocks are free at once.
+
+        Tokens in flight for it are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``).
+        """
+        self._account(now_ps)
+        state = self.state
+        for sequence in state.running:
+            if sequence.index == index:
+                state.running.remove(sequence)
+                self._release_account(sequence, sequence.computed, now_ps)
+                state.allocator.release(sequence)
+                break
+        else:
+            sequence = next(waiting for waiting in state.waiting if waiting.index == index)
+            state.waiting.remove(sequence)
+            self.recorder.queue(now_ps, len(state.waiting))
+        sequence.aborted = True
+        self.recorder.aborted(index, now_ps)
 
     # ---- parts -----------------------------------------------------------------------------
 

@@ -83,6 +83,8 @@ class Trace:
     has_time : bool or None
         False where a turn has no time of its own: it arrives ``delay_ns`` after the answer to
         ``after_request`` ends, and ``arrival_ns`` is only its earliest bound. None = all have.
+    timeout_ns : int64 or None
+        How long after its arrival the client gives a request up; -1 never.
     prefix : PrefixIds or None
     sha256 : str
         Of the unpacked bytes read.
@@ -104,6 +106,7 @@ class Trace:
     num_samples: NDArray[np.int64] | None = None
     beam_width: NDArray[np.int64] | None = None
     has_time: NDArray[np.bool_] | None = None
+    timeout_ns: NDArray[np.int64] | None = None
     prefix: PrefixIds | None = None
     sha256: str = ""
     receipt: Receipt | None = None

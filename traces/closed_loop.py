@@ -1,0 +1,134 @@
+"""Closed loops: which requests wait for an answer before they are sent, and how long after it.
+
+A *recorded* replay is open: requests come at their recorded times however slow the server is; only
+turns without a time of their own wait for the answer before. In a *closed* one every turn does:
+it comes its think time after the end of the answer it follows. The think time is the recorded one
+(``delay_ns``), else drawn from a law that the user names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kvsim.traces.answers import parents_of
+from kvsim.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsim.traces.trace import Trace
+
+_UNITS_NS: Final = {"ms": 10**6, "s": 10**9, "min": 60 * 10**9}
+_TIME: Final = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|min)"
+_FIXED: Final = re.compile(rf"\s*{_TIME}\s*")
+_EXPONENTIAL: Final = re.compile(rf"\s*exponential\(\s*mean\s*=\s*{_TIME}\s*\)\s*")
+_LOGNORMAL: Final = re.compile(
+    rf"\s*lognormal\(\s*mean\s*=\s*{_TIME}\s*,\s*sigma\s*=\s*([0-9](?:\.[0-9]{{1,9}})?)\s*\)\s*"
+)
+CHOICES: Final = (
+    "a time such as 5s or 500ms, exponential(mean=5s), lognormal(mean=5s,sigma=1) with the "
+    "standard deviation of the logarithm"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkRule:
+    """A law of think times: ``kind`` is ``fixed``, ``exponential`` or ``lognormal``."""
+
+    kind: str
+    mean_ns: int
+    sigma: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> ThinkRule:
+        """Read one; :class:`TraceError` names the choices."""
+        for kind, pattern in (
+            ("fixed", _FIXED),
+            ("exponential", _EXPONENTIAL),
+            ("lognormal", _LOGNORMAL),
+        ):
+            if match := pattern.fullmatch(text):
+                mean_ns = round(float(match[1]) * _UNITS_NS[match[2]])
+                return cls(kind, mean_ns, float(match[3]) if kind == "lognormal" else 0.0)
+        raise TraceError(f"--think-time is {text!r}; choices: {CHOICES}")
+
+    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw ``count`` think times in ns."""
+        if self.kind == "fixed":
+            return np.full(count, self.mean_ns, dtype=np.int64)
+        if self.kind == "exponential":
+            times_ns = rng.exponential(self.mean_ns, count)
+        else:
+            log_mean = math.log(max(self.mean_ns, 1)) - self.sigma**2 / 2
+            times_ns = rng.lognormal(log_mean, self.sigma, count)
+        return np.minimum(np.rint(times_ns), 2**62 // 1000).astype(np.int64)
+
+
+class FollowOns(NamedTuple):
+    """For each request the one whose answer it waits for (-1: it comes at its own time).
+
+    ``parent``, ``delay_ns``: int64, shape ``(n,)``; the delay runs from the end of the answer.
+    """
+
+    parent: NDArray[np.int64]
+    delay_ns: NDArray[np.int64]
+
+
+def nobody_follows(num_requests: int) -> FollowOns:
+    """Every request comes at its own time."""
+    parent = np.full(num_requests, -1, dtype=np.int64)
+    return FollowOns(parent, np.zeros(num_requests, dtype=np.int64))
+
+
+def follow_ons(
+    trace: Trace,
+    *,
+    closed: bool = False,
+    think: ThinkRule | None = None,
+    rng: np.random.Generator | None = None,
+) -> FollowOns | None:
+    """Who waits for whom, or ``None`` where every request comes at its own time.
+
+    Raises
+    ------
+    TraceError
+        A turn waits for an answer, but neither the trace nor ``think`` says how long after it.
+    """
+    parent = parents_of(trace)
+    if not closed:
+        if trace.has_time is None:
+            return None
+        parent = np.where(trace.has_time, -1, parent)
+    if not (parent >= 0).any():
+        return nobody_follows(len(trace)) if closed and trace.session is not None else None
+    known = np.zeros(len(trace), dtype=bool)
+    delay_ns = np.zeros(len(trace), dtype=np.int64)
+    if trace.delay_ns is not None:
+        known = trace.delay_ns >= 0
+        if trace.after_request is not None:
+            known &= trace.after_request >= 0
+        delay_ns[known] = trace.delay_ns[known]
+    missing = (parent >= 0) & ~known
+    if missing.any():
+        if think is None:
+            first = trace.request_id(int(np.flatnonzero(missing)[0]))
+            raise TraceError(
+                f"{trace.name}: {int(missing.sum()):,} turns, the first {first}, wait for an "
+                f"answer but the trace does not say how long after it they come: give "
+                f"--think-time ({CHOICES})"
+            )
+        generator = rng if rng is not None else np.random.default_rng(0)
+        delay_ns[missing] = think.draw(int(missing.sum()), generator)
+    return FollowOns(parent, delay_ns)
+
+
+def _nobody_waits(trace: Trace) -> None:
+    raise TraceError(
+        f"{trace.name}: --arrivals closed needs sessions or after_request, and the trace has "
+        f"neither: leave it at recorded times or draw them (--arrivals poisson --rate R)"
+    )
