@@ -34,6 +34,8 @@ class Receipt:
         Reason -> ``(count, first line number)``. Skipped rows are not in the trace; clipped rows
         are, with something cut; failed rows were requests that the source itself calls failed
         (not in the trace); unusable ones were kept for statistics only and cannot be simulated.
+    num_timed
+        Requests with a time of their own; None = all.
     early_turns
         Turns that arrive before the answer they follow could have ended: before its recorded end,
         or within 1 ms a token where none is recorded.
@@ -59,6 +61,7 @@ class Receipt:
     clipped: dict[str, tuple[int, int]] = field(default_factory=dict)
     failed: dict[str, tuple[int, int]] = field(default_factory=dict)
     unusable: dict[str, tuple[int, int]] = field(default_factory=dict)
+    num_timed: int | None = None
     early_turns: int = 0
     has_times: bool = True
     has_outputs: bool = True
@@ -104,10 +107,11 @@ class Receipt:
         return text if self.epoch is None else f"{text}; {self.epoch}"
 
     def _ties(self) -> str:
-        text = f"{self.num_distinct_times:,} distinct times for {self.num_requests:,} requests"
+        count = self.num_requests if self.num_timed is None else self.num_timed
+        text = f"{self.num_distinct_times:,} distinct times for {count:,} requests"
         if self.time_grid_ns is None:
             return text
-        tied = self.num_distinct_times < self.num_requests
+        tied = self.num_distinct_times < count
         if tied and self.time_grid_ns >= _COARSE_GRID_NS:
             text += f": p99 TTFT is shaped by the {duration(self.time_grid_ns)} grid; "
             return text + "--spread-ties spreads them"

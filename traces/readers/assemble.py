@@ -106,13 +106,13 @@ class Assembly:
         ids = self._names(columns["ids"], columns["number"]) if "ids" in columns else None
         for key in ("row", "number", "ids"):
             columns.pop(key, None)
+        if "after_request" in columns:
+            _derive_delays(columns)
+            self.receipt.early_turns = count_early_turns(columns)
         arrival_ns = columns["arrival_ns"]
         if has_times and not keep_zero:
             self.receipt.epoch = epoch_text(int(arrival_ns[0]), epoch)
             arrival_ns -= arrival_ns[0]
-        if "after_request" in columns:
-            _derive_delays(columns)
-            self.receipt.early_turns = count_early_turns(columns)
         arrival_ns, time_unit = self._drawn(columns, arrival_ns, time_unit, has_times)
         describe(self.receipt, self.wishes, time_unit, arrival_ns, prefix, columns)
         if id_form is not None:

@@ -31,7 +31,12 @@ def describe(
 ) -> None:
     """Fill in what is known once all rows are together."""
     receipt.time_unit = time_unit
-    describe_times(receipt, arrival_ns)
+    timed = columns["has_time"] != 0 if "has_time" in columns else np.ones(1, dtype=np.bool_)
+    if timed.all():
+        describe_times(receipt, arrival_ns)
+    else:
+        receipt.num_timed = int(np.count_nonzero(timed))
+        describe_times(receipt, arrival_ns[timed])
     if prefix is not None:
         receipt.id_block_size = prefix.block_size
         receipt.id_scope = prefix.scope

@@ -40,6 +40,7 @@ class Intake:
     receipt: Receipt = field(init=False)
     starts: SessionStarts = field(init=False)
     _assembly: Assembly = field(init=False)
+    _output_name: str = field(init=False, default="output_tokens")
 
     def __post_init__(self) -> None:
         self.receipt = Receipt(str(self.source.path), format="", time_unit="")
@@ -74,12 +75,9 @@ class Intake:
                 "--output-tokens is for files that do not: leave it out"
             )
         values = whole_numbers(batch, name, low=0)
-        zeros = np.flatnonzero((values == 0) & batch.kept())
-        if len(zeros) and self.wishes.keep_unusable:
-            first = int(batch.numbers[zeros[0]])
-            _count(self.receipt.unusable, f"{name} is 0: no answer", len(zeros), first)
-        elif len(zeros):
-            for row in zeros.tolist():
+        self._output_name = name
+        if not self.wishes.keep_unusable:
+            for row in np.flatnonzero((values == 0) & batch.kept()).tolist():
                 batch.reject(
                     row,
                     f"{name} is 0: no answer",
@@ -100,6 +98,10 @@ class Intake:
         for row in sorted({*batch.faults, *batch.failed, *batch.left_out}):
             self._leave_out(batch, row)
         keep = batch.kept()
+        zeros = np.flatnonzero(keep & (columns["output_tokens"] == 0))
+        if len(zeros) and self.receipt.has_outputs:
+            reason = f"{self._output_name} is 0: no answer"
+            _count(self.receipt.unusable, reason, len(zeros), int(batch.numbers[zeros[0]]))
         chunk = {name: values[keep] for name, values in columns.items()}
         chunk["number"] = batch.numbers[keep]
         chunk["row"] = self.receipt.rows_read + np.flatnonzero(keep)

@@ -136,9 +136,15 @@ class Sessions:
             end = None if took is None else start + took
             row["end"] = end
             before = _latest(thread, start) or _latest(parents, start)
+            self._derive_end(before, start, _seconds(entry.get("think_time")))
             row["after_request"] = -1 if before is None else before.index
             thread.append(_Call(len(self._rows), start, end))
         self._rows.append(row)
+
+    def _derive_end(self, before: _Call | None, start: Decimal, thought: Decimal | None) -> None:
+        """An end that is not recorded (streamed calls) follows from the next one's think time."""
+        if before is not None and before.end is None and thought is not None:
+            before.end = self._rows[before.index]["end"] = max(start - thought, before.start)
 
     def _agent_start(self, entry: dict[str, Any]) -> Decimal:
         ended = _seconds(entry.get("t")) or Decimal(0)

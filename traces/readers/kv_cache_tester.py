@@ -3,7 +3,9 @@
 ``t`` counts in seconds from the start of the session; a file of several sessions does not say when
 they start. A ``subagent`` entry is a container whose own requests count from *its* start, and its
 ``t`` is when it ended: it starts at ``t - duration_ms / 1000`` (without a duration: by the time
-that its own requests take). Sub-agents use the parent's ids. An id stands for 64 tokens,
+that its own requests take). A request follows the last one of its
+thread that had ended, which is at ``t + api_time``, or where that is not recorded the next one's
+``think_time`` before it begins. Sub-agents use the parent's ids. An id stands for 64 tokens,
 ``len(hash_ids) = floor(in / 64)``, and ids of different sessions are different blocks.
 Source: callanjfox/kv-cache-tester (C. Fox, WEKA).
 """

@@ -23,12 +23,55 @@ FORMATS = {
     "own.jsonl": "kvsim-jsonl",
     "own.parquet": "kvsim-parquet",
 }
+OTHERS = {
+    "azure_2024.csv": "azure",
+    "vidur_prompts.csv": "vidur",
+    "aiperf.jsonl": "aiperf",
+    "aiperf_sessions.jsonl": "aiperf",
+    "arctic.jsonl": "arctic-inference",
+    "bailian.jsonl": "qwen-bailian",
+    "burstgpt.csv": "burstgpt",
+    "burstgpt_2.csv": "burstgpt",
+    "kv_cache_tester.jsonl": "kv-cache-tester",
+    "kv_cache_tester_one.json": "kv-cache-tester",
+    "apex.jsonl": "apex",
+    "llmservingsim_blocks.jsonl": "llmservingsim-blocks",
+    "llmservingsim.jsonl": "llmservingsim",
+    "llmservingsim_measured.jsonl": "llmservingsim-measured",
+    "tracelab.csv": "tracelab",
+    "tracelab_no_times.csv": "tracelab",
+    "tracelab_rounds.jsonl": "tracelab-rounds",
+    "fleet_sim.csv": "fleet-sim",
+    "fleet_sim.jsonl": "fleet-sim",
+    "aibrix.jsonl": "aibrix",
+    "tair_tokens.jsonl": "tair-tokens",
+    "servegen/chunk-0-trace.csv": "servegen",
+    "servegen/chunk-0-dataset.json": "servegen",
+    "aiperf_export.jsonl": "aiperf-export",
+    "guidellm.json": "guidellm",
+    "guidellm_empty.json": "guidellm",
+    "llmperf.json": "llmperf",
+    "inference_perf.json": "inference-perf",
+    "vllm_bench.json": "vllm-bench",
+    "vllm_bench_no_times.json": "vllm-bench",
+    "otel.json": "otel",
+    "otel_otlp.jsonl": "otel",
+    "otel_no_counts.json": "otel",
+    "length_cdf.json": "length-cdf",
+    "cache_queries.jsonl": "cache-queries",
+    "inference_perf_summary.json": "inference-perf-summary",
+}
 
 
-@pytest.mark.parametrize("file", FORMATS)
+@pytest.mark.parametrize("file", FORMATS | OTHERS)
 def test_exactly_one_format_fits(file: str) -> None:
     head = Head.of((DATA / file).read_bytes())
-    assert [reader.name for reader in READERS if reader.detect(head)] == [FORMATS[file]]
+    fitting = [reader.name for reader in READERS if reader.detect(head)]
+    assert fitting == [(FORMATS | OTHERS)[file]]
+
+
+def test_every_format_has_a_miniature() -> None:
+    assert {reader.name for reader in READERS} == set((FORMATS | OTHERS).values())
 
 
 def test_names_are_distinct_and_titled() -> None:
