@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.completion import FILES
 from kvsim.cli.pool_options import add_pool_options, pool_values
-from kvsim.cli.trace_options import add_reading_options, read_with_options
+from kvsim.cli.trace_options import add_reading_options, is_closed, read_with_options
 
 if TYPE_CHECKING:
     from kvsim.sim.run import Run
@@ -95,6 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             rate_scale=arguments.rate_scale,
             assume_max_tokens=arguments.assume_max_tokens,
+            closed=is_closed(arguments),
+            think_time=arguments.think_time,
+            num_users=arguments.users,
             on_progress=progress,
         )
     result.save(folder)

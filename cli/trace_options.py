@@ -26,10 +26,22 @@ def add_reading_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--arrivals",
         metavar="LAW",
-        help="recorded (default), rate=R, poisson, gamma(cv=X) or weibull(shape=X): when requests "
-        "arrive, R in 1/s; needed where the file says no times",
+        help="recorded (default), closed (each turn waits for the answer before it), rate=R, "
+        "poisson, gamma(cv=X) or weibull(shape=X), R in 1/s; needed where the file has no times",
     )
     group.add_argument("--rate", metavar="R", help="requests per second of --arrivals")
+    group.add_argument(
+        "--think-time",
+        metavar="LAW",
+        help="closed loops: from an answer's end to the next turn, where the trace does not say: "
+        "5s, exponential(mean=5s) or lognormal(mean=5s,sigma=1)",
+    )
+    group.add_argument(
+        "--users",
+        type=int,
+        metavar="N",
+        help="closed loop with N users, each going through one session after the other",
+    )
     group.add_argument(
         "--session-starts",
         metavar="LAW",
@@ -56,6 +68,11 @@ def add_reading_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def is_closed(arguments: argparse.Namespace) -> bool:
+    """Whether turns wait for answers."""
+    return str(arguments.arrivals).strip() == "closed"
+
+
 def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
     """Read a trace that is to be replayed as the options say; its receipt goes to stderr."""
     from kvsim.traces import read_trace
@@ -70,7 +87,7 @@ def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
         sort=arguments.sort,
         on_bad_row=arguments.on_bad_row,
         limit=arguments.limit,
-        arrivals=arrival_rule(arguments.arrivals, arguments.rate),
+        arrivals=arrival_rule(None if is_closed(arguments) else arguments.arrivals, arguments.rate),
         session_starts=session_start_rule(arguments.session_starts, arguments.session_rate),
         output_tokens=arguments.output_tokens,
         seed=getattr(arguments, "seed", 0),

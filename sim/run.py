@@ -153,6 +153,7 @@ def simulate(
     from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
     from kvsim.traces import read_trace  # noqa: PLC0415
+    from kvsim.traces.answers import parents_of  # noqa: PLC0415
     from kvsim.traces.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
 
     if not isinstance(scenario, Scenario):
@@ -166,7 +167,7 @@ def simulate(
         raise ValueError(f"--users is {num_users}; it must be at least 1")
     loop = follow_ons(
         trace,
-        closed=closed or num_users is not None,
+        closed=closed or (num_users is not None and bool((parents_of(trace) >= 0).any())),
         think=None if think_time is None else ThinkRule.parse(think_time),
         rng=np.random.default_rng(seed),
     )

@@ -105,7 +105,7 @@ def follow_ons(
             return None
         parent = np.where(trace.has_time, -1, parent)
     if not (parent >= 0).any():
-        return nobody_follows(len(trace)) if closed and trace.session is not None else None
+        return _nobody_waits(trace) if closed else None
     known = np.zeros(len(trace), dtype=bool)
     delay_ns = np.zeros(len(trace), dtype=np.int64)
     if trace.delay_ns is not None:
@@ -127,8 +127,9 @@ def follow_ons(
     return FollowOns(parent, delay_ns)
 
 
-def _nobody_waits(trace: Trace) -> None:
+def _nobody_waits(trace: Trace) -> FollowOns:
     raise TraceError(
-        f"{trace.name}: --arrivals closed needs sessions or after_request, and the trace has "
-        f"neither: leave it at recorded times or draw them (--arrivals poisson --rate R)"
+        f"{trace.name}: --arrivals closed needs turns that follow one another (sessions or "
+        f"after_request), and the trace has none: leave it at recorded times, or close the loop "
+        f"with --users N"
     )

@@ -30,6 +30,7 @@ OPTIONAL: Final = (
     "num_samples",
     "beam_width",
     "has_time",
+    "timeout_ns",
     "prefix_ids",
 )
 ENDS_BY: Final = ("length", "stop")

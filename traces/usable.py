@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def check_usable(trace: Trace) -> None:
     """Raise :class:`TraceError` where requests lack an answer or a time.
 
-    Traces read for statistics (``keep_unusable``) may, and so may turns that come a delay after
-    the answer before them.
+    Traces read for statistics (``keep_unusable``) may. Turns without a time of their own may:
+    each comes a delay after the answer before it (:mod:`kvsim.traces.closed_loop`).
     """
     empty = int(np.count_nonzero(trace.output_tokens < 1))
     if empty:
@@ -27,11 +27,4 @@ def check_usable(trace: Trace) -> None:
     if trace.receipt is not None and not trace.receipt.has_times:
         raise TraceError(
             f"{trace.name}: nothing says when requests arrive: say it with --rate or --arrivals"
-        )
-    untimed = 0 if trace.has_time is None else int(np.count_nonzero(~trace.has_time))
-    if untimed:
-        raise TraceError(
-            f"{trace.name}: {untimed:,} turns have no time of their own: each comes a delay after "
-            "the answer before it ends, which an open-loop replay cannot know; they need "
-            "closed-loop arrivals (--arrivals closed)"
         )

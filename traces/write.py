@@ -31,6 +31,7 @@ _NUMBERS: Final = (
     "num_samples",
     "beam_width",
     "has_time",
+    "timeout_ns",
 )
 
 

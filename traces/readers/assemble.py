@@ -35,6 +35,7 @@ DEFAULTS: Final[Mapping[str, int | str]] = {
     "num_samples": 1,
     "beam_width": 1,
     "has_time": 1,
+    "timeout_ns": -1,
     "end_ns": -1,
 }
 """Optional columns of a trace, and what a row says that says nothing."""
@@ -130,6 +131,7 @@ class Assembly:
             turn=columns.get("turn"),
             after_request=columns.get("after_request"),
             delay_ns=columns.get("delay_ns"),
+            timeout_ns=columns.get("timeout_ns"),
             num_samples=columns.get("num_samples"),
             beam_width=columns.get("beam_width"),
             has_time=columns["has_time"].astype(np.bool_) if "has_time" in columns else None,

@@ -40,6 +40,7 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "turn": (0, INT64_MAX),
     "after_request": (0, INT64_MAX),
     "delay_ns": (0, INT64_MAX),
+    "timeout_ns": (-1, INT64_MAX),
     "num_samples": (1, 2**31 - 1),
     "beam_width": (1, 2**31 - 1),
     "has_time": (0, 1),

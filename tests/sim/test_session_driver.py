@@ -1,0 +1,200 @@
+"""Closed loops: each turn waits for the answer before it; clients that give up free their memory."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.driver import EngineRun, run
+from kvsim.sim.recorder import ABORTED, FINISHED, NOT_SENT, REFUSED
+from kvsim.traces.closed_loop import FollowOns, ThinkRule, follow_ons
+from kvsim.traces.trace import Trace, TraceError
+
+PS_PER_NS = 1000
+COST = LinearCost(1000, 10, 5, 1)  # ps
+
+
+def columns(*values: list[int]) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    return [np.array(value, dtype=np.int64) for value in values]
+
+
+def make_trace(
+    num: int, prompt: int = 20, output: int = 5, arrivals: list[int] | None = None
+) -> Trace:
+    return Trace("loop", *columns(arrivals or [0] * num, [prompt] * num, [output] * num))
+
+
+def close(trace: Trace, parent: list[int], delay_ns: list[int], **options: object) -> EngineRun:
+    config = SchedulerConfig(num_gpu_blocks=400, max_model_len=1024, **options)  # type: ignore[arg-type]
+    max_tokens = trace.output_tokens if trace.max_tokens is None else trace.max_tokens
+    loop = FollowOns(*columns(parent, delay_ns))
+    return run(trace, config, COST, max_tokens=max_tokens, follow_ons=loop, audit=True)
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_a_turn_comes_its_think_time_after_the_answer(async_scheduling: bool) -> None:
+    recorder = close(
+        make_trace(4), [-1, 0, 1, 2], [0, 7, 0, 123], async_scheduling=async_scheduling
+    ).recorder
+    assert recorder.arrival_ps is not None
+    for turn, delay_ns in ((1, 7), (2, 0), (3, 123)):
+        after_ps = recorder.arrival_ps[turn] - recorder.finish_ps[turn - 1]
+        assert after_ps == delay_ns * PS_PER_NS
+        assert recorder.first_scheduled_ps[turn] == recorder.arrival_ps[turn], "the engine is idle"
+
+
+def test_an_answer_may_be_followed_by_several() -> None:
+    recorder = close(make_trace(4), [-1, 0, 0, 1], [0, 5, 5, 0]).recorder
+    assert recorder.arrival_ps is not None
+    assert recorder.arrival_ps[1] == recorder.arrival_ps[2] == recorder.finish_ps[0] + 5000
+    assert recorder.arrival_ps[3] == recorder.finish_ps[1]
+
+
+def test_users_take_one_session_after_the_other() -> None:
+    trace = make_trace(6)
+    config = SchedulerConfig(num_gpu_blocks=400, max_model_len=1024)
+    loop = FollowOns(*columns([-1, -1, -1, 0, 1, 2], [0] * 6))
+    recorder = run(
+        trace, config, COST, max_tokens=trace.output_tokens, follow_ons=loop, num_users=2
+    ).recorder
+    assert recorder.arrival_ps is not None
+    assert list(recorder.arrival_ps)[:2] == [0, 0]
+    first_over_ps = min(recorder.finish_ps[3], recorder.finish_ps[4])
+    assert recorder.arrival_ps[2] == first_over_ps
+    assert set(recorder.status) == {FINISHED}
+    in_system = max(
+        sum(recorder.arrival_ps[i] <= t < recorder.finish_ps[i] for i in range(6))
+        for t in list(recorder.arrival_ps)
+    )
+    assert in_system == 2
+
+
+def test_a_session_ends_with_a_request_that_never_fits() -> None:
+    trace = make_trace(3)
+    trace.prompt_tokens[1] = 5000
+    status = close(trace, [-1, 0, 1], [0, 0, 0]).recorder.status
+    assert list(status) == [FINISHED, REFUSED, NOT_SENT]
+
+
+def random_loop(seed: int) -> tuple[Trace, FollowOns, SchedulerConfig]:
+    rnd = Random(seed)
+    num = rnd.randint(2, 40)
+    arrivals = sorted(rnd.randint(0, 60) for _ in range(num))
+    trace = Trace(
+        "loop",
+        *columns(
+            arrivals,
+            [rnd.randint(1, 40) for _ in range(num)],
+            [rnd.randint(1, 20) for _ in range(num)],
+        ),
+    )
+    parent = [rnd.choice([-1, rnd.randrange(i)]) if i else -1 for i in range(num)]
+    delay_ns = [rnd.choice([0, 0, 3, 50]) for _ in range(num)]
+    config = SchedulerConfig(
+        block_size=4,
+        num_gpu_blocks=rnd.randint(18, 60),
+        max_num_seqs=rnd.choice([1, 3, 16]),
+        max_num_batched_tokens=rnd.choice([16, 64]),
+        max_model_len=128,
+        async_scheduling=rnd.random() < 0.5,
+    )
+    return trace, FollowOns(*columns(parent, delay_ns)), config
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_both_engines_run_the_same_loop(seed: int) -> None:
+    trace, loop, config = random_loop(seed)
+    num_users = Random(seed).choice([None, 1, 3])
+    made = [
+        run(
+            trace,
+            config,
+            COST,
+            max_tokens=trace.output_tokens,
+            follow_ons=loop,
+            num_users=num_users,
+            step=step,
+            audit=True,
+        )
+        for step in (False, True)
+    ]
+    leapt, stepped = (result.recorder for result in made)
+    assert [result.engine for result in made] == ["leaper", "stepper"]
+    assert leapt.arrival_ps is not None
+    assert stepped.arrival_ps is not None
+    assert list(leapt.arrival_ps) == list(stepped.arrival_ps)
+    assert leapt.finish_ps == stepped.finish_ps
+    assert leapt.windows == stepped.windows
+    assert leapt.waited_ps == stepped.waited_ps
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_who_gives_up_frees_memory_and_is_counted(async_scheduling: bool) -> None:
+    trace = make_trace(6, prompt=60, output=40)
+    trace.timeout_ns = np.array([-1, 30, 30, 10**9, 0, -1], dtype=np.int64)
+    config = SchedulerConfig(num_gpu_blocks=8, max_model_len=112, async_scheduling=async_scheduling)
+    result = run(trace, config, COST, max_tokens=trace.output_tokens, audit=True)
+    recorder = result.recorder
+    assert (result.engine, result.reason) == ("stepper", "requests with a timeout")
+    assert list(recorder.status) == [FINISHED, ABORTED, ABORTED, FINISHED, ABORTED, FINISHED]
+    assert recorder.finish_ps[1] >= 30 * PS_PER_NS
+    assert recorder.output_tokens[1] < 40
+    last_window = max(i for i, ps in enumerate(recorder.windows["window"]) if ps)
+    assert recorder.windows["running"][last_window] > 0
+
+
+def test_who_is_given_up_ends_its_session() -> None:
+    trace = make_trace(2, output=50)
+    trace.timeout_ns = np.array([5, -1], dtype=np.int64)
+    assert list(close(trace, [-1, 0], [0, 0]).recorder.status) == [ABORTED, NOT_SENT]
+
+
+# ---- who waits for whom ------------------------------------------------------------------------
+
+
+def test_recorded_times_stay_open() -> None:
+    trace = make_trace(3, arrivals=[0, 1, 2])
+    trace.session = ["a", "a", "a"]
+    assert follow_ons(trace) is None
+
+
+def test_turns_without_a_time_wait_even_then() -> None:
+    trace = make_trace(3)
+    trace.after_request, trace.delay_ns, trace.has_time = (
+        *columns([-1, 0, 1], [0, 5, 6]),
+        np.array([True, False, True]),
+    )
+    loop = follow_ons(trace)
+    assert loop is not None
+    assert loop.parent.tolist() == [-1, 0, -1]
+    assert loop.delay_ns.tolist()[1] == 5
+
+
+def test_closed_needs_turns_and_think_times() -> None:
+    trace = make_trace(3)
+    with pytest.raises(TraceError, match=r"needs turns that follow one another .*--users N"):
+        follow_ons(trace, closed=True)
+    trace.session = ["a", "b", "a"]
+    with pytest.raises(TraceError, match=r"1 turns, the first r0002, .* give --think-time"):
+        follow_ons(trace, closed=True)
+    loop = follow_ons(trace, closed=True, think=ThinkRule.parse("2s"))
+    assert loop is not None
+    assert loop.parent.tolist() == [-1, -1, 0]
+    assert loop.delay_ns.tolist() == [0, 0, 2 * 10**9]
+
+
+@pytest.mark.parametrize("text", ["", "5", "-1s", "5 h", "exponential(5s)", "lognormal(mean=5s)"])
+def test_a_think_time_that_is_none(text: str) -> None:
+    with pytest.raises(TraceError, match=r"--think-time is .*; choices: a time such as 5s"):
+        ThinkRule.parse(text)
+
+
+@pytest.mark.parametrize("text", ["exponential(mean=500ms)", "lognormal(mean=500ms,sigma=0.5)"])
+def test_think_times_have_their_mean(text: str) -> None:
+    drawn = ThinkRule.parse(text).draw(200_000, np.random.default_rng(1))
+    assert drawn.mean() == pytest.approx(5e8, rel=0.02)
+    assert (drawn >= 0).all()
