@@ -1,7 +1,8 @@
 """Whose answers can be hit: the ids given for them, ids inferred from the next turn, or none.
 
 A next turn's prompt repeats the prompt before it, then the answer, then what the user added, so
-its ids name the blocks of that answer:
+its ids name the blocks of that answer. That it does is believed where its prompt is long enough
+and begins with the same full blocks, at least one:
 
     turn k      |---- prompt ----|-- answer --|
     ids                 1    2   .            .          (prompt only)
@@ -84,7 +85,7 @@ def _next_turn(trace: Trace, prefix: PrefixIds) -> Trace:
     lengths = known.copy()
     for child in np.flatnonzero(parents >= 0).tolist():
         parent = int(parents[child])
-        if chosen[parent] != parent or known[parent] < full[parent]:
+        if chosen[parent] != parent or known[parent] < max(int(full[parent]), 1):
             continue
         if trace.prompt_tokens[child] < total[parent] or known[child] <= known[parent]:
             continue

@@ -80,6 +80,8 @@ class ArrivalRule:
         return replace(self, rate_per_s=rate_per_s)
 
     def __str__(self) -> str:
+        if self.kind == "rate" and self.rate_per_s is not None:
+            return f"rate={self.rate_per_s:g}"
         own = _KINDS[self.kind]
         inside = [] if own is None else [f"{own}={self.parameter:g}"]
         if self.rate_per_s is not None:

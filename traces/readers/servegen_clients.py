@@ -187,7 +187,7 @@ def parse_table(text: Any, place: str) -> LengthTable | None:
     if not stripped[1:-1].strip():
         return None
     tokens, shares = [], []
-    for part in stripped[1:-1].removesuffix(",").split(","):
+    for part in stripped[1:-1].rstrip().removesuffix(",").split(","):
         match = _PAIR.fullmatch(part)
         if match is None:
             raise TraceError(f"{place} holds {shown(part)}; allowed are pairs such as 9: 0.25")

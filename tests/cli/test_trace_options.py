@@ -1,0 +1,73 @@
+"""Options that say how a trace is understood, through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvsim.cli.main import main
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def simulate(tmp_path: Path, file: str, *options: str) -> int:
+    return main(["simulate", str(DATA / file), "--out", str(tmp_path / "run"), *options])
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "note"),
+    [
+        ("vidur_lengths.csv", ["--rate", "2"], "arrivals drawn by rate=2"),
+        ("vidur_lengths.csv", ["--arrivals", "gamma(cv=2)", "--rate", "2"], "drawn by gamma(cv=2"),
+        ("tair_tokens.jsonl", ["--output-tokens", "uniform(3,9)"], "answers drawn by"),
+        ("bailian.jsonl", ["--answers", "next-turn"], "answers of 1 requests have ids inferred"),
+        ("golden.json", ["--answers", "anonymous"], "hits are a lower bound"),
+        ("fleet_sim.csv", ["--spread-ties"], "spread over 12 ms (--spread-ties)"),
+        (
+            "kv_cache_tester.jsonl",
+            ["--session-rate", "0.1", "--on-bad-row", "skip"],
+            "2 sessions start by --session-starts poisson(rate=0.1)",
+        ),
+        ("llmperf.json", ["--on-bad-row", "skip", "--rate", "1"], "1: the file calls it failed"),
+    ],
+)
+def test_an_option_does_what_its_note_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, options: list[str], note: str
+) -> None:
+    assert simulate(tmp_path, file, "--json", *options) == 0
+    captured = capsys.readouterr()
+    assert note in " ".join(captured.err.split())
+    assert json.loads(captured.out)["requests"]["finished"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "sentence"),
+    [
+        ("vidur_lengths.csv", [], "say it with --rate R"),
+        ("vidur_lengths.csv", ["--arrivals", "poisson"], "needs a rate"),
+        ("vidur_lengths.csv", ["--arrivals", "sometimes"], "--arrivals is 'sometimes'; choices"),
+        ("tair_tokens.jsonl", [], "give them with --output-tokens"),
+        ("burstgpt.csv", [], "Response tokens is 0"),
+        ("llmperf.json", ["--rate", "1"], "the request failed (error_code 429)"),
+        ("tracelab.csv", [], "3 turns have no time of their own"),
+        ("length_cdf.json", [], "a distribution of total lengths"),
+    ],
+)
+def test_what_cannot_be_simulated_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, options: list[str], sentence: str
+) -> None:
+    assert simulate(tmp_path, file, *options) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("kvsim: ")
+    assert sentence in error
+
+
+def test_same_seed_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--arrivals", "poisson", "--rate", "2", "--json", "--seed", "5"]
+    outputs = []
+    for _ in range(2):
+        assert simulate(tmp_path, "vidur_lengths.csv", *options) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
