@@ -31,11 +31,11 @@ class Sequence:
         "index",
         "junction_blocks",
         "known",
-        "known_when_alone",
         "last_block_ps",
         "last_token_ps",
         "last_token_stint",
         "max_tokens",
+        "most_computed",
         "name",
         "num_preemptions",
         "owed",
@@ -64,7 +64,7 @@ class Sequence:
         self.owed = 0
         self.in_flight = 0
         self.num_preemptions = 0
-        self.known_when_alone = -1
+        self.most_computed = 0
         self.aborted = False
         self.last_block_ps = 0
         self.last_token_ps = -1

@@ -111,7 +111,8 @@ class Requests:
             return f"prompt of {prompt} tokens >= max_model_len {config.max_model_len}"
         if not config.enable_chunked_prefill and prompt > config.max_num_batched_tokens:
             return f"prompt of {prompt} tokens > budget {config.max_num_batched_tokens}, unchunked"
-        needed = -(-(prompt + self._num_outputs[index] - 1) // config.block_size)
+        num_full = sum(group.sliding_window is None for group in config.kv_groups)
+        needed = num_full * -(-(prompt + self._num_outputs[index] - 1) // config.block_size)
         return f"needs {needed} blocks, the pool has {self._usable_blocks}"
 
     def num_covered(self, index: int) -> int:

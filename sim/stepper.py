@@ -107,6 +107,9 @@ class Stepper:
         self._depth = 2 if config.async_scheduling else 1
         self._audit = audit
         self._listener = listener
+        self._num_barren = 0
+        chunk = config.long_prefill_token_threshold or config.max_num_batched_tokens
+        self._recompute_calls = -(-config.max_model_len // chunk)
         self._since_ps = 0
         self.last_call_ps = -1
         self._windows = [
@@ -134,7 +137,7 @@ class Stepper:
             if not step.items and not step.preempted:
                 break
             self._launch(step, now_ps)
-            self._refuse_looping(step)
+            self._refuse_looping(step, now_ps)
         if not self._in_flight and len(self.state.waiting):
             self._refuse_stuck(now_ps)
             return self.plan(now_ps)
@@ -270,15 +273,31 @@ class Stepper:
         self.recorder.refused(sequence.index)
         self.recorder.queue(now_ps, len(self.state.waiting))
 
-    def _refuse_looping(self, step: ScheduledStep) -> None:
-        """A sequence that preempts itself when alone must have grown since the last time."""
-        if step.items or self.state.running or len(step.preempted) != 1:
+    def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:
+        """Refuse a victim where sequences put each other out for ever.
+
+        Recomputing gets a sequence back to where it was at most ``_recompute_calls`` calls later;
+        that many preempting calls (twice, and for each sequence) without one getting further than
+        ever before are a loop.
+        """
+        progress = False
+        for item in step.items:
+            sequence = item.sequence
+            if sequence.computed > sequence.most_computed:
+                sequence.most_computed = sequence.computed
+                progress = True
+        if progress:
+            self._num_barren = 0
             return
-        sequence = step.preempted[0].sequence
-        if sequence.known == sequence.known_when_alone:
+        self._num_barren += bool(step.preempted)
+        in_system = len(self.state.running) + len(self.state.waiting)
+        if self._num_barren > 2 * (in_system + self._recompute_calls):
+            self._num_barren = 0
+            sequence = step.preempted[-1].sequence
             self.state.waiting.remove(sequence)
+            sequence.aborted = True  # a late token is dropped
             self.recorder.refused(sequence.index)
-        sequence.known_when_alone = sequence.known
+            self.recorder.queue(now_ps, len(self.state.waiting))
 
     def _is_done(self, sequence: Sequence) -> bool:
         """The truth about lengths, asked only when results are applied."""

@@ -1,4 +1,4 @@
-"""Closed loops: each turn waits for the answer before it; clients that give up free their memory."""
+"""Closed loops: each turn waits for the answer before it; who gives up frees memory."""
 
 from __future__ import annotations
 
@@ -18,20 +18,25 @@ PS_PER_NS = 1000
 COST = LinearCost(1000, 10, 5, 1)  # ps
 
 
-def columns(*values: list[int]) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    return [np.array(value, dtype=np.int64) for value in values]
+def loop_of(parent: list[int], delay_ns: list[int]) -> FollowOns:
+    return FollowOns(np.array(parent, dtype=np.int64), np.array(delay_ns, dtype=np.int64))
+
+
+def trace_of(arrivals: list[int], prompts: list[int], outputs: list[int]) -> Trace:
+    made = [np.array(values, dtype=np.int64) for values in (arrivals, prompts, outputs)]
+    return Trace("loop", made[0], made[1], made[2])
 
 
 def make_trace(
     num: int, prompt: int = 20, output: int = 5, arrivals: list[int] | None = None
 ) -> Trace:
-    return Trace("loop", *columns(arrivals or [0] * num, [prompt] * num, [output] * num))
+    return trace_of(arrivals or [0] * num, [prompt] * num, [output] * num)
 
 
 def close(trace: Trace, parent: list[int], delay_ns: list[int], **options: object) -> EngineRun:
     config = SchedulerConfig(num_gpu_blocks=400, max_model_len=1024, **options)  # type: ignore[arg-type]
     max_tokens = trace.output_tokens if trace.max_tokens is None else trace.max_tokens
-    loop = FollowOns(*columns(parent, delay_ns))
+    loop = loop_of(parent, delay_ns)
     return run(trace, config, COST, max_tokens=max_tokens, follow_ons=loop, audit=True)
 
 
@@ -57,7 +62,7 @@ def test_an_answer_may_be_followed_by_several() -> None:
 def test_users_take_one_session_after_the_other() -> None:
     trace = make_trace(6)
     config = SchedulerConfig(num_gpu_blocks=400, max_model_len=1024)
-    loop = FollowOns(*columns([-1, -1, -1, 0, 1, 2], [0] * 6))
+    loop = loop_of([-1, -1, -1, 0, 1, 2], [0] * 6)
     recorder = run(
         trace, config, COST, max_tokens=trace.output_tokens, follow_ons=loop, num_users=2
     ).recorder
@@ -84,13 +89,10 @@ def random_loop(seed: int) -> tuple[Trace, FollowOns, SchedulerConfig]:
     rnd = Random(seed)
     num = rnd.randint(2, 40)
     arrivals = sorted(rnd.randint(0, 60) for _ in range(num))
-    trace = Trace(
-        "loop",
-        *columns(
-            arrivals,
-            [rnd.randint(1, 40) for _ in range(num)],
-            [rnd.randint(1, 20) for _ in range(num)],
-        ),
+    trace = trace_of(
+        arrivals,
+        [rnd.randint(1, 40) for _ in range(num)],
+        [rnd.randint(1, 20) for _ in range(num)],
     )
     parent = [rnd.choice([-1, rnd.randrange(i)]) if i else -1 for i in range(num)]
     delay_ns = [rnd.choice([0, 0, 3, 50]) for _ in range(num)]
@@ -102,7 +104,7 @@ def random_loop(seed: int) -> tuple[Trace, FollowOns, SchedulerConfig]:
         max_model_len=128,
         async_scheduling=rnd.random() < 0.5,
     )
-    return trace, FollowOns(*columns(parent, delay_ns)), config
+    return trace, loop_of(parent, delay_ns), config
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -164,10 +166,8 @@ def test_recorded_times_stay_open() -> None:
 
 def test_turns_without_a_time_wait_even_then() -> None:
     trace = make_trace(3)
-    trace.after_request, trace.delay_ns, trace.has_time = (
-        *columns([-1, 0, 1], [0, 5, 6]),
-        np.array([True, False, True]),
-    )
+    trace.after_request, trace.delay_ns = loop_of([-1, 0, 1], [0, 5, 6])
+    trace.has_time = np.array([True, False, True])
     loop = follow_ons(trace)
     assert loop is not None
     assert loop.parent.tolist() == [-1, 0, -1]

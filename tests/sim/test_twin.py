@@ -97,8 +97,8 @@ def make_trace(rnd: Random, config: SchedulerConfig) -> Trace:
         offsets = np.cumsum([0, *map(len, ids)])
         flat = np.array([value for one in ids for value in one], dtype=np.int64)
         prefix = PrefixIds(id_tokens, offsets, flat, covers_output=covers_output)
-    columns = (np.array(values, dtype=np.int64) for values in (arrivals, prompts, outputs))
-    return Trace("twin", *columns, prefix=prefix)
+    columns = [np.array(values, dtype=np.int64) for values in (arrivals, prompts, outputs)]
+    return Trace("twin", columns[0], columns[1], columns[2], prefix=prefix)
 
 
 def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
