@@ -140,13 +140,14 @@ def simulate(
     """
     from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
-    from kvsim.traces import read_trace  # noqa: PLC0415
+    from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
 
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(DEFAULT_PRESET if scenario is None else scenario)
     setup = set_up(scenario)
     if isinstance(trace, (str, Path)):
         trace = read_trace(Path(trace))
+    check_usable(trace)
     scale = parse_rate_scale(str(rate_scale))
     trace = scale_rate(trace, scale)
     engine = driver.run(
