@@ -79,7 +79,6 @@ def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
     from kvsim.traces.answers import apply_answers
     from kvsim.traces.arrivals import arrival_rule, session_start_rule
     from kvsim.traces.spread_ties import spread_ties
-    from kvsim.traces.usable import check_usable
 
     trace = read_trace(
         Path(path),
@@ -98,5 +97,4 @@ def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
     if trace.receipt is not None:
         for line in trace.receipt.lines():
             print(line, file=sys.stderr)
-    check_usable(trace)
     return trace

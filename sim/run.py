@@ -152,7 +152,7 @@ def simulate(
     """
     from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
-    from kvsim.traces import read_trace  # noqa: PLC0415
+    from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
     from kvsim.traces.answers import parents_of  # noqa: PLC0415
     from kvsim.traces.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
 
@@ -161,6 +161,7 @@ def simulate(
     setup = set_up(scenario)
     if isinstance(trace, (str, Path)):
         trace = read_trace(Path(trace))
+    check_usable(trace)
     scale = parse_rate_scale(str(rate_scale))
     trace = scale_rate(trace, scale)
     if num_users is not None and num_users < 1:

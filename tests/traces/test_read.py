@@ -168,6 +168,7 @@ def test_a_cell_may_be_longer_than_the_csv_module_likes(tmp_path: Path) -> None:
         ((JSONL % (0, "null")).encode(), "prompt_tokens is missing"),
         ((JSONL % (0, "true")).encode(), "prompt_tokens is True"),
         ((JSONL % (0, "9" * 5000)).encode(), "line 1: the line is not JSON"),
+        ((JSONL % (0, "1e" + "9" * 25)).encode(), "line 1: .* exponent beyond all bounds"),
     ],
 )
 def test_a_broken_file_is_one_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:

@@ -64,7 +64,7 @@ def whole_numbers(
         outside &= values != default
     for row in np.flatnonzero(outside).tolist():
         batch.reject_cell(row, name, f"is not in {low}..{high}", column[row], allowed)
-    return values
+    return np.where(outside, low, values) if outside.any() else values
 
 
 def decimal_times_ns(batch: Batch, name: str, *, scale: int) -> NDArray[np.int64]:

@@ -179,6 +179,8 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text, parse_float=Decimal, parse_constant=str)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    except ArithmeticError as error:
+        raise ValueError("it holds a number with an exponent beyond all bounds") from error
 
 
 def _object(batch: Batch, row: int, line: str) -> dict[str, Any]:

@@ -138,3 +138,9 @@ def test_ragged_against_lists(rows: list[list[int]], random: Any) -> None:
     assert lists(ragged.select(keep)) == [r for r, k in zip(rows, keep, strict=True) if k]
     assert lists(ragged.clip(limits)) == [r[:n] for r, n in zip(rows, limits, strict=True)]
     assert lists(ragged.reorder(order)) == [rows[i] for i in order]
+
+
+def test_a_fault_leaves_a_filler_that_can_be_computed_with() -> None:
+    batch = batch_of([3, -4, 5])
+    assert whole_numbers(batch, "x").tolist() == [3, 1, 5]
+    assert set(batch.faults) == {1}
