@@ -51,7 +51,6 @@ def test_an_option_does_what_its_note_says(
         ("tair_tokens.jsonl", [], "give them with --output-tokens"),
         ("burstgpt.csv", [], "Response tokens is 0"),
         ("llmperf.json", ["--rate", "1"], "the request failed (error_code 429)"),
-        ("tracelab.csv", [], "3 turns have no time of their own"),
         ("length_cdf.json", [], "a distribution of total lengths"),
     ],
 )
@@ -71,3 +70,17 @@ def test_same_seed_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert simulate(tmp_path, "vidur_lengths.csv", *options) == 0
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1]
+
+
+def test_turns_without_a_time_wait_for_the_answer_before_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(["simulate", str(DATA / "tracelab.csv"), "--out", str(out), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["requests"]["finished"] == summary["requests"]["total"]
+
+
+def test_closing_the_loop_needs_turns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(DATA / "azure.csv"), "--arrivals", "closed"]) == 2
+    assert "--arrivals closed needs turns that follow one another" in capsys.readouterr().err

@@ -34,6 +34,8 @@ def test_requests_and_window(three_requests: Run3, pool: PoolShape) -> None:
         "finished": 2,
         "refused": 1,
         "unfinished": 0,
+        "aborted": 0,
+        "not_sent": 0,
         "refused_ids": ["r0002"],
     }
     assert summary["window"] == {
