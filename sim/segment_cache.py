@@ -246,22 +246,32 @@ class SegmentCache:
 
     def _publish_copy(self, holding: Holding, present: list[Piece], end: int) -> None:
         """Enter copies behind those that hold the same keys already."""
-        for piece in [p for p in present if p.high > holding.published and p.low < end]:
-            first = piece
-            if first.low < holding.published:
-                first = self._split(first, holding.published)
+        published = holding.published
+        place = len(present) - 1
+        while present[place].low > published:
+            place -= 1
+        while published < end:
+            first = present[place]
+            if first.low < published:
+                first = self._split(first, published, place)
+                place += 1
             if first.high > end:
-                self._split(first, end)
+                self._split(first, end, place)
+            copy = Piece(first.segment, first.low, first.high, 1)
             if first.copies is None:
                 first.copies = [first]
-            copy = Piece(first.segment, first.low, first.high, 1)
-            copy.copies = first.copies
-            if self._num_referenced(first):
+                shared = first.refs > 0
+            else:
+                shared = self._num_referenced(first) > 0
+            if shared:
                 self.num_duplicates += copy.high - copy.low
+            copy.copies = first.copies
             first.copies.append(copy)
             holding.pieces.append(copy)
             holding.ends.append(copy.high)
-            holding.published = copy.high
+            published = copy.high
+            place += 1
+        holding.published = published
 
     def _advance(self, holding: Holding) -> None:
         path = holding.path
@@ -273,10 +283,17 @@ class SegmentCache:
     @staticmethod
     def _num_referenced(piece: Piece) -> int:
         """Copies of this range that somebody references."""
-        return sum(copy.refs > 0 for copy in piece.copies or (piece,))
+        number = 0
+        for copy in piece.copies or (piece,):
+            if copy.refs:
+                number += 1
+        return number
 
-    def _split(self, piece: Piece, at: int) -> Piece:
-        """Cut a range (all its copies) at depth ``at``; return the lower part of ``piece``."""
+    def _split(self, piece: Piece, at: int, place: int | None = None) -> Piece:
+        """Cut a range (all its copies) at depth ``at``; return the lower part of ``piece``.
+
+        ``place``: where the range stands among those present of its segment, if known.
+        """
         lower: list[Piece] = []
         result = piece
         for copy in piece.copies or (piece,):
@@ -296,8 +313,9 @@ class SegmentCache:
             for part in lower:
                 part.copies = lower
         present = self.segments[piece.segment]
-        first = piece.copies[0] if piece.copies else piece
-        present.insert(present.index(first) + 1, lower[0])
+        if place is None:
+            place = present.index(piece.copies[0] if piece.copies else piece)
+        present.insert(place + 1, lower[0])
         return result
 
     @staticmethod
