@@ -114,12 +114,12 @@ def read(path: str) -> None:
     print(json.dumps({"rows": len(trace), "cpu_s": cpu_s, "before": before, "peak": peak_kb()}))
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Speed and memory of reading traces.")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--case", action="append", choices=list(CASES))
     parser.add_argument("--read", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.read:
         read(arguments.read)
         return 0

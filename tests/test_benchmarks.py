@@ -63,3 +63,13 @@ def test_a_turn_repeats_all_that_was_said_before() -> None:
             compared += 1
         last[trace.session[index]] = index
     assert compared > 1000
+
+
+def test_reading_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    reading = runpy.run_path(str(Path(__file__).resolve().parents[1] / "benchmarks/traces.py"))
+    assert reading["main"](["--rows", "2000", "--case", "own.csv", "--case", "own.parquet"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:2] for row in rows[1:]] == [
+        ["own.csv", "2,000"],
+        ["own.parquet", "2,000"],
+    ]

@@ -9,6 +9,7 @@ import numpy as np
 
 from kvsim.traces.readers.batch import Ragged
 from kvsim.traces.readers.describe import count_early_turns, describe, epoch_text
+from kvsim.traces.readers.drawn_times import draw_times
 from kvsim.traces.receipt import Receipt, duration
 from kvsim.traces.trace import PrefixIds, Trace, TraceError
 
@@ -114,27 +115,22 @@ class Assembly:
         if has_times and not keep_zero:
             self.receipt.epoch = epoch_text(int(arrival_ns[0]), epoch)
             arrival_ns -= arrival_ns[0]
-        arrival_ns, time_unit = self._drawn(columns, arrival_ns, time_unit, has_times)
+        arrival_ns, time_unit = draw_times(
+            self.receipt, self.wishes, columns, arrival_ns, time_unit, has_times=has_times
+        )
+        columns["arrival_ns"] = arrival_ns
         describe(self.receipt, self.wishes, time_unit, arrival_ns, prefix, columns)
         if id_form is not None:
             self.receipt.ids_partial = id_form.partial
+        session = columns.pop("session", None)
+        has_time = columns.pop("has_time", None)
+        columns.pop("end_ns", None)
         return Trace(
             name=source.name if name is None else name,
-            arrival_ns=arrival_ns,
-            prompt_tokens=columns["prompt_tokens"],
-            output_tokens=columns["output_tokens"],
-            max_tokens=columns.get("max_tokens"),
-            ends_by=columns.get("ends_by"),
-            priority=columns.get("priority"),
+            **columns,
             ids=ids,
-            session=columns["session"].tolist() if "session" in columns else None,
-            turn=columns.get("turn"),
-            after_request=columns.get("after_request"),
-            delay_ns=columns.get("delay_ns"),
-            timeout_ns=columns.get("timeout_ns"),
-            num_samples=columns.get("num_samples"),
-            beam_width=columns.get("beam_width"),
-            has_time=columns["has_time"].astype(np.bool_) if "has_time" in columns else None,
+            session=None if session is None else session.tolist(),
+            has_time=None if has_time is None else has_time.astype(np.bool_),
             prefix=prefix,
             sha256=source.sha256(),
             receipt=self.receipt,
@@ -235,36 +231,6 @@ class Assembly:
                 )
             seen[name] = number
         return list(seen)
-
-    def _drawn(
-        self,
-        columns: Mapping[str, NDArray[Any]],
-        arrival_ns: NDArray[np.int64],
-        time_unit: str,
-        has_times: bool,
-    ) -> tuple[NDArray[np.int64], str]:
-        """Draw arrivals where the user asks for it; returns times and what they are in."""
-        rule = self.wishes.arrivals
-        if rule is None:
-            self.receipt.has_times = has_times
-            return arrival_ns, time_unit
-        if "after_request" in columns and (columns["after_request"] >= 0).any():
-            raise TraceError(
-                f"{self.receipt.path}: --arrivals {rule} draws each request's time alone, but "
-                "requests of this trace follow each other; keep the recorded times "
-                "(--rate-scale changes their rate)"
-            )
-        if rule.rate_per_s is None:
-            span_ns = int(arrival_ns[-1])
-            if not has_times or not span_ns:
-                raise TraceError(
-                    f"{self.receipt.path}: --arrivals {rule} needs a rate, and the file's times "
-                    "say none: add --rate R (requests per second)"
-                )
-            rule = rule.at((len(arrival_ns) - 1) * 10**9 / span_ns)
-        self.receipt.notes.append(f"arrivals drawn by {rule}, not those of the file")
-        self.receipt.epoch = None
-        return rule.times_ns(len(arrival_ns), self.wishes.rngs[0]), f"ns, drawn by {rule}"
 
 
 def _joined(chunks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:

@@ -190,7 +190,7 @@ class Intake:
         by_completion
             The file is written as requests end, so it is sorted by arrival without asking.
         """
-        return self._assembly.trace(
+        trace = self._assembly.trace(
             self.source,
             time_unit=time_unit,
             time_column=time_column,
@@ -200,6 +200,9 @@ class Intake:
             epoch=epoch,
             sort=by_completion or self.wishes.sort,
         )
+        if self.starts.unknown:
+            self.receipt.time_grid_ns = None  # ties between sessions mean nothing
+        return trace
 
 
 def _count(counts: dict[str, tuple[int, int]], reason: str, count: int, first: int) -> None:

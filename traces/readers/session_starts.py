@@ -42,6 +42,11 @@ class SessionStarts:
             )
         return 0
 
+    @property
+    def unknown(self) -> bool:
+        """Whether several sessions were put at 0 because nothing says when they start."""
+        return self.wishes.session_starts is None and self.num_sessions > 1
+
     def note(self) -> str:
         """Say how starts came about."""
         rule = self.wishes.session_starts
