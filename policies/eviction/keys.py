@@ -1,0 +1,46 @@
+"""Eviction orders that are a pure function of one entry (SGLang 0.5.23, ``evict_policy.py``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kvsim.policies.eviction.base import Entry, SortKey
+
+PROTECTED_FROM_HITS: Final = 2
+"""``slru``: hits from which an entry belongs to the protected segment."""
+
+
+def lru(entry: Entry) -> SortKey:
+    """Least recently used first."""
+    return (entry.last_access,)
+
+
+def mru(entry: Entry) -> SortKey:
+    """Most recently used first."""
+    return (-entry.last_access,)
+
+
+def fifo(entry: Entry) -> SortKey:
+    """Oldest first, however much it is used."""
+    return (entry.created,)
+
+
+def filo(entry: Entry) -> SortKey:
+    """Newest first."""
+    return (-entry.created,)
+
+
+def lfu(entry: Entry) -> SortKey:
+    """Fewest hits first, then least recently used."""
+    return (entry.num_hits, entry.last_access)
+
+
+def slru(entry: Entry) -> SortKey:
+    """Entries on probation before protected ones, each segment least recently used first."""
+    return (int(entry.num_hits >= PROTECTED_FROM_HITS), entry.last_access)
+
+
+def priority(entry: Entry) -> SortKey:
+    """Lowest priority first, then least recently used."""
+    return (entry.priority, entry.last_access)
