@@ -1,0 +1,241 @@
+"""Index of cached prefixes as a tree of token runs (SGLang 0.5.23, ``mem_cache/radix_cache.py``).
+
+    root --[system prompt: 160]--+--[turn 1: 96]--[turn 2: 64]      locks  2, 1, 1
+                                 +--[other question: 48]                   2, 1
+
+A node is a run of whole pages; siblings differ in their first page. A lookup that ends inside a
+node splits it, so every prefix that anyone uses ends at a node's end. Users lock the path from
+their node to the root. Only unlocked leaves are evicted, whole nodes at a time, in the order of an
+:class:`~kvsim.policies.eviction.base.EvictionOrder`, which knows nothing of the tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvsim.policies.allocators.token_run import TokenRun
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from kvsim.policies.eviction.base import EvictionOrder
+
+
+class Node:
+    """One run of tokens below ``parent``; the root has no parent and no tokens."""
+
+    __slots__ = (
+        "children",
+        "created",
+        "last_access",
+        "num_hits",
+        "num_locks",
+        "parent",
+        "priority",
+        "run",
+    )
+
+    def __init__(self, run: TokenRun, parent: Node | None, now: int, priority: int = 0) -> None:
+        self.run = run
+        self.parent = parent
+        self.children: dict[Hashable, Node] = {}
+        self.created = now
+        self.last_access = now
+        self.num_hits = 0
+        self.num_locks = 0
+        self.priority = priority
+
+    def __repr__(self) -> str:
+        return f"<node {self.run.start}-{self.run.stop} locks={self.num_locks}>"
+
+
+class Match(NamedTuple):
+    """The longest cached prefix: the node where it ends (the root if there is none)."""
+
+    node: Node
+    num_tokens: int
+
+
+class RadixTree:
+    """Prefixes in pages of ``page_size`` tokens.
+
+    Invariants: runs are whole pages and never empty; a node's locks are at least the sum of its
+    children's; ``num_evictable`` and ``num_protected`` count the tokens of unlocked and of locked
+    nodes; the order's candidates are the unlocked leaves. Time is a counter of the tree's own.
+    """
+
+    def __init__(self, page_size: int, order: EvictionOrder[Node]) -> None:
+        self.page_size = page_size
+        self.num_evictable = 0
+        self.num_protected = 0
+        self._order = order
+        self._now = 0
+        self.root = Node(TokenRun.of(()), None, 0)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in the tree."""
+        return self.num_evictable + self.num_protected
+
+    def match(self, run: TokenRun) -> Match:
+        """Find the longest prefix of ``run`` in whole pages; refresh its path.
+
+        Splits the node in which the match ends. The lower half, unmatched, counts as used now too:
+        it was touched before the split. O(ids of the run).
+        """
+        self._now += 1
+        now = self._now
+        node, rest = self.root, self._cut(run)
+        while (child := self._child(node, rest)) is not None:
+            child.last_access = now
+            shared = self._num_shared(child, rest)
+            if shared < len(child.run):
+                self._consider(child)
+                node, rest = self._split(child, shared), rest.after(shared)
+                break
+            node, rest = child, rest.after(shared)
+        self._consider(node)
+        return Match(node, rest.start - run.start)
+
+    def insert(self, run: TokenRun, priority: int = 0) -> int:
+        """Enter the whole pages of ``run``; return how many leading tokens were there already.
+
+        The tree keeps its own copy of those: the caller's are duplicates, to be given up. Refreshes
+        the path as :meth:`match` does and counts a hit at each node of it. O(ids of the run).
+        """
+        self._now += 1
+        now = self._now
+        node, rest = self.root, self._cut(run)
+        while (child := self._child(node, rest)) is not None:
+            child.last_access = now
+            shared = self._num_shared(child, rest)
+            node, rest = child, rest.after(shared)
+            if shared < len(child.run):
+                self._consider(child)
+                node = self._split(child, shared)
+            node.num_hits += 1
+            node.priority = max(node.priority, priority)
+        num_there = rest.start - run.start
+        if len(rest):
+            node = self._append(node, rest, priority)
+        self._consider(node)
+        return num_there
+
+    def lock(self, node: Node) -> None:
+        """Protect a node and all above it; O(depth)."""
+        for step in self._path_up(node):
+            if not step.num_locks:
+                self.num_evictable -= len(step.run)
+                self.num_protected += len(step.run)
+            step.num_locks += 1
+            self._consider(step)
+
+    def unlock(self, node: Node) -> None:
+        """Undo one :meth:`lock`; O(depth)."""
+        for step in self._path_up(node):
+            assert step.num_locks > 0, f"{step} is unlocked twice"
+            step.num_locks -= 1
+            if not step.num_locks:
+                self.num_evictable += len(step.run)
+                self.num_protected -= len(step.run)
+            self._consider(step)
+
+    def evict(self, num_tokens: int) -> list[int]:
+        """Drop unlocked leaves until that many tokens are gone, or none is left.
+
+        Returns the sizes of the nodes dropped, in order. Nodes go whole, so more may go than asked
+        for; a parent left childless and unlocked is a candidate at once.
+        """
+        sizes: list[int] = []
+        dropped = 0
+        while dropped < num_tokens:
+            node = self._order.pop()
+            if node is None:
+                break
+            parent = node.parent
+            assert parent is not None, "the root is no candidate"
+            del parent.children[node.run.head(self.page_size)]
+            self.num_evictable -= len(node.run)
+            self._consider(parent)
+            sizes.append(len(node.run))
+            dropped += len(node.run)
+        return sizes
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes but the root, parents first."""
+        stack = list(self.root.children.values())
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.children.values())
+
+    def check_invariants(self) -> None:
+        """Verify nodes, counters and candidates; O(nodes)."""
+        self._order.check_invariants()
+        sizes = {True: 0, False: 0}
+        num_candidates = 0
+        for node in self.nodes():
+            parent = node.parent
+            assert parent is not None
+            head = node.run.head(self.page_size)
+            assert parent.children.get(head) is node, f"{node} is not among its parent's children"
+            assert node.run.start == parent.run.stop, f"{node} does not begin where {parent} ends"
+            assert len(node.run), f"{node} is empty"
+            assert len(node.run) % self.page_size == 0, f"{node} has a partial page"
+            locks = sum(child.num_locks for child in node.children.values())
+            assert node.num_locks >= locks, f"{node} is locked less often than its children"
+            sizes[node.num_locks > 0] += len(node.run)
+            is_candidate = not node.num_locks and not node.children
+            assert (node in self._order) == is_candidate, f"{node} is wrongly (no) candidate"
+            num_candidates += is_candidate
+        assert sizes[False] == self.num_evictable, "evictable count is off"
+        assert sizes[True] == self.num_protected, "protected count is off"
+        assert num_candidates == len(self._order), "a node that is gone is a candidate"
+
+    def _cut(self, run: TokenRun) -> TokenRun:
+        return run.first(len(run) - len(run) % self.page_size)
+
+    def _child(self, node: Node, rest: TokenRun) -> Node | None:
+        return node.children.get(rest.head(self.page_size)) if len(rest) else None
+
+    def _num_shared(self, node: Node, rest: TokenRun) -> int:
+        shared = node.run.num_shared(rest)
+        return shared - shared % self.page_size
+
+    def _split(self, node: Node, num_tokens: int) -> Node:
+        """Put the first tokens of a node into a new one above it; ``node`` keeps the rest.
+
+        So users who hold ``node`` still hold all of it. The upper half is new (``created``), but
+        has the locks, hits and priority of the whole.
+        """
+        parent = node.parent
+        assert parent is not None, "the root has nothing to split"
+        self._now += 1
+        upper = Node(node.run.first(num_tokens), parent, self._now, node.priority)
+        upper.num_locks, upper.num_hits = node.num_locks, node.num_hits
+        parent.children[upper.run.head(self.page_size)] = upper
+        node.run, node.parent = node.run.after(num_tokens), upper
+        upper.children[node.run.head(self.page_size)] = node
+        return upper
+
+    def _append(self, parent: Node, run: TokenRun, priority: int) -> Node:
+        self._now += 1
+        node = Node(run, parent, self._now, priority)
+        node.num_hits = 1
+        parent.children[run.head(self.page_size)] = node
+        self.num_evictable += len(run)
+        self._consider(parent)
+        return node
+
+    def _path_up(self, node: Node) -> Iterator[Node]:
+        step = node
+        while step.parent is not None:
+            yield step
+            step = step.parent
+
+    def _consider(self, node: Node) -> None:
+        """Tell the order whether a node is a candidate, and that its facts may have changed."""
+        if node.num_locks or node.children or node.parent is None:
+            self._order.discard(node)
+        else:
+            self._order.put(node)
