@@ -1,0 +1,116 @@
+"""A pool of KV tokens around a radix tree (SGLang 0.5.23, ``RadixCache`` and its token pool).
+
+    pool   |  free  |  evictable  |  protected  |  held outside the tree  |
+                    +------- radix tree -------+    one lease a request
+
+A request starts with the cached prefix of its prompt and takes free tokens for the rest; what it
+has computed goes into the tree when it is published, and the duplicates of what the tree had
+already come back at once. The four parts add up to the pool at any time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvsim.policies.allocators.radix_tree import Node, RadixTree
+from kvsim.policies.eviction import KeyedOrder, make_order
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.token_run import TokenRun
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """What a live request holds: the path to ``node`` locked, ``num_own`` tokens outside the tree.
+
+    ``num_shared`` is the length of the path; those tokens are the tree's.
+    """
+
+    node: Node
+    num_shared: int
+    num_own: int
+    priority: int = 0
+
+
+class Admission(NamedTuple):
+    """Outcome of a start; ``lease`` is ``None`` where there was no room even after eviction."""
+
+    hit_tokens: int
+    needed_tokens: int
+    evicted: list[int]
+    lease: Lease | None
+
+
+class RadixCache:
+    """Tokens of a pool: free, in the tree, or held by a lease.
+
+    Raises
+    ------
+    ValueError
+        The policy is unknown, or the pool holds no whole page.
+    """
+
+    def __init__(self, pool_tokens: int, page_size: int, policy: str) -> None:
+        if not 1 <= page_size <= pool_tokens or pool_tokens % page_size:
+            msg = f"pool_tokens is {pool_tokens}; allowed are multiples of page_size {page_size}"
+            raise ValueError(msg)
+        order: KeyedOrder[Node] = make_order(policy)
+        self.tree = RadixTree(page_size, order)
+        self.pool_tokens = pool_tokens
+        self.num_free = pool_tokens
+        self._leases: set[Lease] = set()
+
+    def start(self, prompt: TokenRun, num_tokens: int, priority: int = 0) -> Admission:
+        """Hold room for ``num_tokens`` (rounded up to pages) of a request with this prompt.
+
+        At least one token of a prompt is computed, so the lookup leaves out the last one. Evicts
+        the tokens that lack; the hit is locked before, and stays refreshed if there is no room.
+        """
+        node, hit = self.tree.match(prompt.first(len(prompt) - 1))
+        needed = -(-num_tokens // self.tree.page_size) * self.tree.page_size - hit
+        self.tree.lock(node)
+        evicted = self.tree.evict(needed - self.num_free)
+        self.num_free += sum(evicted)
+        if needed > self.num_free:
+            self.tree.unlock(node)
+            return Admission(hit, needed, evicted, None)
+        self.num_free -= needed
+        lease = Lease(node, hit, needed, priority)
+        self._leases.add(lease)
+        return Admission(hit, needed, evicted, lease)
+
+    def publish(self, lease: Lease, computed: TokenRun) -> int:
+        """Enter the computed tokens; the lock moves to their end. Returns the duplicates freed."""
+        num_duplicate = self._insert(lease, computed)
+        node, num_tokens = self.tree.match(computed)
+        self.tree.unlock(lease.node)
+        self.tree.lock(node)
+        lease.node, lease.num_shared = node, num_tokens
+        return num_duplicate
+
+    def finish(self, lease: Lease, computed: TokenRun) -> int:
+        """Enter the computed tokens and give up all others. Returns the duplicates freed."""
+        num_duplicate = self._insert(lease, computed)
+        self.tree.unlock(lease.node)
+        self.num_free += lease.num_own
+        self._leases.remove(lease)
+        return num_duplicate
+
+    def _insert(self, lease: Lease, computed: TokenRun) -> int:
+        num_there = self.tree.insert(computed, lease.priority)
+        num_pages_tokens = len(computed) - len(computed) % self.tree.page_size
+        num_duplicate = num_there - lease.num_shared
+        lease.num_own -= num_pages_tokens - lease.num_shared
+        assert lease.num_own >= 0, "more tokens are computed than were held"
+        lease.num_shared = num_pages_tokens
+        self.num_free += num_duplicate
+        return num_duplicate
+
+    def check_invariants(self) -> None:
+        """Verify the tree and that the parts add up to the pool; O(nodes)."""
+        self.tree.check_invariants()
+        held = sum(lease.num_own for lease in self._leases)
+        total = self.num_free + self.tree.num_tokens + held
+        assert total == self.pool_tokens, f"{total} tokens of {self.pool_tokens} are accounted for"
+        assert self.num_free >= 0, "more tokens are out than there are"
