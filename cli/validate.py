@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import argparse
 
-    from kvsim.sim.conformance import Difference
-    from kvsim.sim.golden import GoldenLog
+    from kvsim.sim.difference import Difference
+    from kvsim.sim.recordings import Recording
     from kvsim.traces.trace import Trace
 
 _WIDTH: Final = 80
@@ -64,9 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read_trace(log: GoldenLog, given: str | None) -> Trace:
+def _read_trace(log: Recording, given: str | None) -> Trace:
     """Read the trace; a note on stderr where it is not the one that the header names."""
-    from kvsim.sim.golden import find_trace, is_trace_of
+    from kvsim.sim.recordings import find_trace, is_trace_of
     from kvsim.traces import read_trace
 
     path = Path(given) if given is not None else find_trace(log)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.sim.difference import Difference, differing
 from kvsim.sim.driver import run
 from kvsim.sim.golden import engine_options
 from kvsim.sim.leap_log import STEPPER_ONLY, LeapLog
@@ -55,24 +56,6 @@ _IF_ANY: Final[dict[str, Any]] = {"rejected": [], "late": [], "dropped": [], "dr
 """Fields that a log leaves out where there is nothing to tell."""
 
 _NUM_BEFORE: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first place where two schedules differ.
-
-    ``fields`` holds (field, theirs, ours) of all fields that differ there, causes first;
-    ``before`` the records just before it, one short line each.
-    """
-
-    place: str
-    fields: list[tuple[str, Any, Any]]
-    before: list[str]
-
-    @property
-    def field(self) -> str:
-        """The first field that differs."""
-        return self.fields[0][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +130,8 @@ class Comparison:
         ours: Mapping[str, Any],
         position: int,
     ) -> None:
-        found = []
-        for field in fields:
-            if field in self._without or (field not in theirs and field not in _IF_ANY):
-                continue
-            their_value = theirs.get(field, _IF_ANY.get(field))
-            our_value = ours.get(field, _IF_ANY.get(field))
-            if their_value != our_value:
-                found.append((field, their_value, our_value))
-                if field == "type":  # nothing else is comparable
-                    break
+        compared = [field for field in fields if field not in self._without]
+        found = differing(compared, theirs, ours, _IF_ANY)
         if found:
             before = self._log.records[max(position - _NUM_BEFORE, 0) : position]
             raise _Found(Difference(place, found, [short(record) for record in before]))

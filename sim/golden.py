@@ -1,4 +1,4 @@
-"""Recorded schedules: reading a log and its options.
+"""Recorded schedules of vLLM: reading a log and its options.
 
 Format: ``docs/conformance.md``. A log is a file of JSON lines, packed or not: a header with the
 engine's options, one record a step, one a request, a summary.
@@ -7,16 +7,12 @@ engine's options, one record a step, one a request, a summary.
 from __future__ import annotations
 
 import difflib
-import gzip
-import json
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.traces.readers.golden import canonical_sha256
-from kvsim.traces.source import Source
+from kvsim.sim.recordings import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +77,11 @@ class GoldenLog:
 
 def read_log(path: Path) -> GoldenLog:
     """Read a recorded schedule; one sentence (ValueError) where it is none."""
-    records = _records(path)
+    return schedule_log(path, read_records(path))
+
+
+def schedule_log(path: Path, records: list[dict[str, Any]]) -> GoldenLog:
+    """Make a recorded schedule of a file's lines; one sentence (ValueError) where they are none."""
     header = records[0] if records else {}
     if "sglang" in header:
         msg = f"{path}: an SGLang cache log; only vLLM schedules can be replayed so far"
@@ -110,46 +110,6 @@ def read_log(path: Path) -> GoldenLog:
         [record for record in records if record["type"] == "request"],
         records[-1],
     )
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    raw = path.read_bytes()
-    try:
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        msg = f"{path}: not a recorded schedule: {error}"
-        raise ValueError(msg) from None
-    records = []
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            msg = f"{path}: not a recorded schedule: line {number} is no JSON: {error}"
-            raise ValueError(msg) from None
-        if not isinstance(record, dict):
-            msg = f"{path}: not a recorded schedule: line {number} is no JSON object"
-            raise ValueError(msg)
-        records.append(record)
-    return records
-
-
-def find_trace(log: GoldenLog) -> Path:
-    """Find the trace a header names: beside the log, in traces/ there, in ../vllm/traces."""
-    name = f"{log.header.get('trace_name') or log.header.get('trace')}.json.gz"
-    folder = log.path.parent
-    places = (folder / name, folder / "traces" / name, folder.parent / "vllm" / "traces" / name)
-    for place in places:
-        if place.exists():
-            return place
-    tried = ", ".join(str(place) for place in places)
-    msg = f"{log.path}: its trace {name} is in none of {tried}; name it with --trace"
-    raise ValueError(msg)
-
-
-def is_trace_of(log: GoldenLog, path: Path) -> bool:
-    """Tell whether a golden trace is the one that was recorded (by the header's hash)."""
-    document = json.loads(Source(path).text(newline=None).read())
-    return bool(canonical_sha256(document) == log.header.get("trace_sha256"))
 
 
 def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCost]:

@@ -13,9 +13,10 @@ from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import EngineRun
 from kvsim.sim.engine_setup import EngineSetup
-from kvsim.sim.golden import GoldenLog, find_trace, read_log
+from kvsim.sim.golden import GoldenLog, read_log
 from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.recorder import Recorder
+from kvsim.sim.recordings import find_trace
 from kvsim.sim.run import Run
 from kvsim.sim.scenario import Scenario
 from kvsim.traces import Trace, read_trace

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvsim.sim.conformance import Comparison, Difference, replay, short
+from kvsim.sim.conformance import Comparison, replay, short
 from kvsim.sim.golden import GoldenLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvsim.sim.difference import Difference
     from kvsim.traces import Trace
 
     Recorded = Callable[[str], tuple[GoldenLog, Trace]]

@@ -12,14 +12,8 @@ import pytest
 
 from kvsim.cli.main import main
 from kvsim.policies.scheduler_config import KVGroup
-from kvsim.sim.golden import (
-    DEFAULTS,
-    GoldenLog,
-    engine_options,
-    find_trace,
-    is_trace_of,
-    read_log,
-)
+from kvsim.sim.golden import DEFAULTS, GoldenLog, engine_options, read_log
+from kvsim.sim.recordings import find_trace, is_trace_of
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vllm"
 

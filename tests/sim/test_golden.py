@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvsim.sim.conformance import replay
-from kvsim.sim.golden import GoldenLog, engine_options, find_trace, read_log
+from kvsim.sim.golden import GoldenLog, engine_options, read_log
 from kvsim.sim.leaper import leapable
+from kvsim.sim.recordings import find_trace
 from kvsim.traces import Trace, read_trace
 
 if TYPE_CHECKING:

@@ -1,0 +1,52 @@
+"""The first difference between a recording and our replay of it, whatever was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place where two recordings differ.
+
+    ``fields`` holds (field, theirs, ours) of all fields that differ there, causes first;
+    ``before`` the records just before it, one short line each.
+    """
+
+    place: str
+    fields: list[tuple[str, Any, Any]]
+    before: list[str]
+
+    @property
+    def field(self) -> str:
+        """The first field that differs."""
+        return self.fields[0][0]
+
+
+def differing(
+    fields: Iterable[str],
+    theirs: Mapping[str, Any],
+    ours: Mapping[str, Any],
+    if_any: Mapping[str, Any],
+) -> list[tuple[str, Any, Any]]:
+    """(field, theirs, ours) of the fields that differ, in the order of ``fields``.
+
+    A field that their record does not carry is not compared, but for those of ``if_any``: they
+    are left out where there is nothing to tell, which is the value given there. Where the ``type``
+    differs, nothing else is comparable.
+    """
+    found = []
+    for field in fields:
+        if field not in theirs and field not in if_any:
+            continue
+        their_value = theirs.get(field, if_any.get(field))
+        our_value = ours.get(field, if_any.get(field))
+        if their_value != our_value:
+            found.append((field, their_value, our_value))
+            if field == "type":
+                break
+    return found
