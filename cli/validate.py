@@ -29,11 +29,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     schedule = kinds.add_parser(
         "schedule",
         help="replay a recorded schedule step by step",
-        description="Replay a recorded schedule and compare every decision. Prints 'identical: N "
-        "steps', or the first difference side by side (exit code 1). See docs/conformance.md.",
+        description="Replay a recorded schedule (vLLM) or recorded cache operations (SGLang) and "
+        "compare every decision. Prints 'identical: N steps', or the first difference side by side "
+        "(exit code 1). See docs/conformance.md.",
     )
     schedule.add_argument(
-        "log", metavar="LOG", help="recorded schedule (JSON lines, packed or not)"
+        "log", metavar="LOG", help="recorded schedule or cache log (JSON lines, packed or not)"
     )
     schedule.add_argument(
         "--trace",
@@ -50,18 +51,49 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and compare; 0 identical, 1 different."""
-    from kvsim.sim.conformance import replay
-    from kvsim.sim.golden import read_log
+    from kvsim.sim.cache_log import is_cache_log
+    from kvsim.sim.recordings import read_records
 
-    log = read_log(Path(arguments.log))
-    trace = _read_trace(log, arguments.trace)
-    options = _read_options(arguments.options)
-    verdict = replay(log, trace, options, step=arguments.step)
-    if verdict.difference is not None:
-        print("\n".join(report(verdict.difference)))
+    path = Path(arguments.log)
+    records = read_records(path)
+    compare = _compare_cache if is_cache_log(records) else _compare_schedule
+    difference, what = compare(path, records, arguments)
+    if difference is not None:
+        print("\n".join(report(difference)))
         return 1
-    print(f"identical: {verdict.num_steps} steps")
+    print(f"identical: {what}")
     return 0
+
+
+def _compare_schedule(
+    path: Path, records: list[dict[str, Any]], arguments: argparse.Namespace
+) -> tuple[Difference | None, str]:
+    """Replay a schedule of vLLM: the first difference, and what was compared."""
+    from kvsim.sim.conformance import replay
+    from kvsim.sim.golden import schedule_log
+
+    log = schedule_log(path, records)
+    trace = _read_trace(log, arguments.trace)
+    verdict = replay(log, trace, _read_options(arguments.options), step=arguments.step)
+    return verdict.difference, f"{verdict.num_steps} steps"
+
+
+def _compare_cache(
+    path: Path, records: list[dict[str, Any]], arguments: argparse.Namespace
+) -> tuple[Difference | None, str]:
+    """Replay cache operations of SGLang: the first difference, and what was compared."""
+    from kvsim.sim.cache_log import cache_log
+    from kvsim.sim.cache_replay import replay_cache
+
+    log = cache_log(path, records)
+    if arguments.step:
+        print("note: --step changes nothing: only the cache is replayed", file=sys.stderr)
+    trace = _read_trace(log, arguments.trace)
+    verdict = replay_cache(log, trace, _read_options(arguments.options))
+    return (
+        verdict.difference,
+        f"{verdict.num_operations} operations (cache verified, scheduler not)",
+    )
 
 
 def _read_trace(log: Recording, given: str | None) -> Trace:

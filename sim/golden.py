@@ -83,9 +83,6 @@ def read_log(path: Path) -> GoldenLog:
 def schedule_log(path: Path, records: list[dict[str, Any]]) -> GoldenLog:
     """Make a recorded schedule of a file's lines; one sentence (ValueError) where they are none."""
     header = records[0] if records else {}
-    if "sglang" in header:
-        msg = f"{path}: an SGLang cache log; only vLLM schedules can be replayed so far"
-        raise ValueError(msg)
     kinds = [record.get("type") for record in records]
     if kinds[:1] != ["header"] or kinds.count("header") != 1 or kinds[-1] != "summary":
         msg = f"{path}: a recorded schedule starts with a header and ends with a summary"

@@ -87,6 +87,16 @@ def test_more_than_asked_for_may_go() -> None:
     assert cache.start(run("q"), 3).evicted == [8]
 
 
+def test_the_highest_priority_of_those_who_use_a_prefix_counts() -> None:
+    cache = RadixCache(8, 1, "priority")
+    for prompt, priority in (("ab", 1), ("xyz", 0), ("ab", 0)):
+        lease = cache.start(run(prompt), len(prompt) + 1, priority).lease
+        assert lease is not None
+        cache.publish(lease, run(prompt))
+        cache.finish(lease, run(prompt))
+    assert cache.start(run("q"), 4).evicted == [3]
+
+
 @pytest.mark.parametrize(("pool_tokens", "page_size"), [(0, 1), (10, 4), (3, 4), (4, 0)])
 def test_pools_that_are_no_whole_pages(pool_tokens: int, page_size: int) -> None:
     with pytest.raises(ValueError, match=f"pool_tokens is {pool_tokens}; allowed are multiples"):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.sim.cache_log import CacheLog, cache_log
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import EngineRun
 from kvsim.sim.engine_setup import EngineSetup
 from kvsim.sim.golden import GoldenLog, read_log
 from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.recorder import Recorder
-from kvsim.sim.recordings import find_trace
+from kvsim.sim.recordings import find_trace, read_records
 from kvsim.sim.run import Run
 from kvsim.sim.scenario import Scenario
 from kvsim.traces import Trace, read_trace
@@ -96,3 +99,36 @@ def recorded() -> Callable[[str], tuple[GoldenLog, Trace]]:
         return log, traces(find_trace(log))
 
     return read
+
+
+@pytest.fixture(scope="session")
+def recorded_cache() -> Callable[[str], tuple[CacheLog, Trace]]:
+    """Read a recorded cache log by name, and its trace."""
+    traces = cache(read_trace)
+
+    @cache
+    def read(name: str) -> tuple[CacheLog, Trace]:
+        path = GOLDEN.with_name("sglang") / f"{name}.jsonl.gz"
+        log = cache_log(path, read_records(path))
+        return log, traces(find_trace(log))
+
+    return read
+
+
+@pytest.fixture
+def change_source(monkeypatch: pytest.MonkeyPatch) -> Callable[[type, str, str, str], None]:
+    """Replace ``old``, which must occur once, in the source of a method, for one test."""
+
+    def change(owner: type, method: str, old: str, new: str) -> None:
+        function: Any = inspect.unwrap(inspect.getattr_static(owner, method))
+        before = getattr(function, "source", None) or inspect.getsource(function)
+        source = textwrap.dedent(before)
+        assert source.count(old) == 1, f"{method} has no longer just one {old!r}"
+        source = source.replace(old, new)
+        code = "from __future__ import annotations\n" + source
+        scope: dict[str, Any] = {}
+        exec(compile(code, f"<{method}, changed>", "exec"), function.__globals__, scope)
+        scope[method].source = source
+        monkeypatch.setattr(owner, method, scope[method])
+
+    return change

@@ -67,7 +67,6 @@ BAD_LOGS = [
     ('{"type":"header","log_format":2,"options":{}}\n' + SUMMARY, "must have log_format 1"),
     ('{"type":"header","log_format":1}\n' + SUMMARY, "must have log_format 1 and options"),
     (HEADER + '{"type":"step","i":0,"t0":0}\n' + SUMMARY, r"line 2 \(step\) lacks t1, sched"),
-    ('{"type":"header","sglang":"0.5.23"}\n', "an SGLang cache log; only vLLM schedules"),
 ]
 
 

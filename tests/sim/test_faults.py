@@ -8,11 +8,9 @@ table.)
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -32,45 +30,21 @@ if TYPE_CHECKING:
     from kvsim.sim.golden import GoldenLog
     from kvsim.traces import Trace
 
+    ChangeSource = Callable[[type, str, str, str], None]
     Recorded = Callable[[str], tuple[GoldenLog, Trace]]
 
 
 @dataclass(frozen=True)
-class Edit:
-    """Replace ``old`` by ``new`` in the source of ``owner.method``; ``old`` must occur once."""
-
-    owner: type
-    method: str
-    old: str
-    new: str
-
-    def apply(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        function = inspect.unwrap(inspect.getattr_static(self.owner, self.method))
-        source = textwrap.dedent(_source(function))
-        assert source.count(self.old) == 1, f"{self.method} has no longer just one {self.old!r}"
-        code = "from __future__ import annotations\n" + source.replace(self.old, self.new)
-        scope: dict[str, Any] = {}
-        exec(compile(code, f"<{self.method}, changed>", "exec"), function.__globals__, scope)
-        changed = scope[self.method]
-        changed.source = source.replace(self.old, self.new)
-        monkeypatch.setattr(self.owner, self.method, changed)
-
-
-def _source(function: Any) -> str:
-    return getattr(function, "source", None) or inspect.getsource(function)
-
-
-@dataclass(frozen=True)
 class Fault:
-    """One row: what is wrong, where it shows, and the change."""
+    """One row: what is wrong, where it shows, and the changes of source."""
 
     mistake: str
     scenario: str
-    edits: tuple[Edit, ...]
+    edits: tuple[tuple[type, str, str, str], ...]
 
 
 def fault(mistake: str, scenario: str, *edits: tuple[type, str, str, str]) -> Fault:
-    return Fault(mistake, scenario, tuple(Edit(*edit) for edit in edits))
+    return Fault(mistake, scenario, edits)
 
 
 MERGE = """\
@@ -459,9 +433,9 @@ def test_a_changed_rule_shows(
     row: Fault,
     recorded: Recorded,
     unchanged: Callable[[str], Verdict],
-    monkeypatch: pytest.MonkeyPatch,
+    change_source: ChangeSource,
 ) -> None:
     assert unchanged(row.scenario).difference is None
     for edit in row.edits:
-        edit.apply(monkeypatch)
+        change_source(*edit)
     assert replay(*recorded(row.scenario), step=True).difference is not None

@@ -1,0 +1,103 @@
+"""Recorded prefix-cache operations of SGLang: reading a log and its options.
+
+Format: ``docs/conformance.md``. A log is a file of JSON lines, packed or not: a header with page
+size, pool and eviction policy, one record an operation, a summary. Each request is started, is
+prefilled and finishes, in that order; one that finds no room is started only.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.policies.allocators.radix_cache import RadixCache
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+OPTIONS: Final = ("page_size", "pool_tokens", "policy")
+
+TOTALS: Final = ("ops", "hit_tokens", "prompt_tokens", "evicted_tokens", "failed")
+"""Fields of the summary; a request without room counts in the last and in ``ops`` only."""
+
+_KEYS: Final = {
+    "start": ("hit", "need", "evicted"),
+    "prefilled": ("duplicate",),
+    "finish": ("duplicate",),
+}
+_SIZES: Final = ("free", "evictable", "protected")
+_BEFORE: Final = {"start": None, "prefilled": "start", "finish": "prefilled"}
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLog:
+    """One recorded run; ``operations`` in the order in which they were done."""
+
+    path: Path
+    header: dict[str, Any]
+    operations: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Page size, pool and policy as the header has them."""
+        return {name: self.header[name] for name in OPTIONS if name in self.header}
+
+
+def is_cache_log(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell by the header, which bears the version of SGLang."""
+    return bool(records) and "sglang" in records[0]
+
+
+def cache_log(path: Path, records: list[dict[str, Any]]) -> CacheLog:
+    """Make a cache log of the lines of a file; one sentence (ValueError) where they are none."""
+    if records[0].get("type") != "header" or records[-1].get("type") != "summary":
+        msg = f"{path}: a recorded cache log starts with a header and ends with a summary"
+        raise ValueError(msg)
+    absent = [name for name in OPTIONS if name not in records[0]]
+    absent += [name for name in TOTALS if name not in records[-1]]
+    if absent:
+        msg = f"{path}: header or summary lacks {', '.join(absent)}"
+        raise ValueError(msg)
+    done: dict[str, str] = {}
+    for number, record in enumerate(records[1:-1], 2):
+        _check_operation(f"{path}: line {number}", record, done)
+    return CacheLog(path, records[0], records[1:-1], records[-1])
+
+
+def _check_operation(place: str, record: Mapping[str, Any], done: dict[str, str]) -> None:
+    """Check one line; ``done`` holds the last operation of each request."""
+    operation, name = record.get("op"), record.get("id")
+    if operation not in _KEYS or not isinstance(name, str):
+        msg = f"{place}: op is {operation!r} of id {name!r}; allowed: {', '.join(_KEYS)}"
+        raise ValueError(msg)
+    missing = [key for key in (*_KEYS[operation], *_SIZES) if key not in record]
+    if missing:
+        msg = f"{place} ({operation}) lacks {', '.join(missing)}"
+        raise ValueError(msg)
+    if done.get(name) != _BEFORE[operation]:
+        msg = f"{place}: {operation} of {name} comes after {done.get(name, 'nothing')}"
+        raise ValueError(msg)
+    done[name] = "no room" if record.get("failed") else operation
+
+
+def make_cache(given: Mapping[str, Any]) -> RadixCache:
+    """Build the empty cache that options describe.
+
+    Raises
+    ------
+    ValueError
+        An option is unknown, or its value is not allowed.
+    """
+    for name, value in given.items():
+        if name not in OPTIONS:
+            near = difflib.get_close_matches(name, OPTIONS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(OPTIONS)}"
+            msg = f"option {name} is unknown; {hint}"
+            raise ValueError(msg)
+        if name != "policy" and (type(value) is not int or value < 1):
+            msg = f"option {name} is {value!r}; allowed: a whole number from 1"
+            raise ValueError(msg)
+    return RadixCache(given["pool_tokens"], given["page_size"], str(given["policy"]))
