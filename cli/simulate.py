@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,8 @@ from kvsim.cli.pool_options import add_pool_options, pool_values
 from kvsim.cli.trace_options import add_reading_options, is_closed, read_with_options
 
 if TYPE_CHECKING:
+    import argparse
+
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
 
@@ -24,7 +25,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="replay a trace and show what users would see",
         description="Replay a trace of requests under a scenario; print one table (or JSON) and "
         "write a run folder: manifest, summary, per-request and per-window tables, a report.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     trace = parser.add_argument("trace", metavar="TRACE", help="file in any format kvsim reads")
     trace.complete = FILES  # type: ignore[attr-defined]  # read by shtab

@@ -47,6 +47,16 @@ def test_every_command_is_in_the_help() -> None:
         assert module.__name__.rpartition(".")[2] in text
 
 
+@pytest.mark.parametrize("command", [[], ["simulate"], ["plan"], ["validate", "schedule"]])
+def test_the_help_fits_80_columns(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
