@@ -143,7 +143,7 @@ def simulate(
     num_users
         Closed with so many users, who take one session after the other.
     on_progress
-        Called with (requests arrived, requests in all).
+        Called with (requests ended, requests in all).
 
     Raises
     ------

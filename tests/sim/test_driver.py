@@ -128,7 +128,7 @@ def test_an_idle_engine_waits_for_the_next_arrival() -> None:
 COST = LinearCost(base_ps=1000)
 
 
-def test_progress_counts_arrivals() -> None:
+def test_progress_counts_ends_not_arrivals() -> None:
     trace, seen = make_trace(0, 0, 2, 50), []
     run(
         trace,
@@ -137,7 +137,7 @@ def test_progress_counts_arrivals() -> None:
         max_tokens=trace.output_tokens,
         on_progress=lambda done, total: seen.append((done, total)),
     )
-    assert seen[0] == (2, 4)
+    assert seen[0][0] < 2, "two have arrived, none has ended"
     assert seen[-1] == (4, 4)
     assert seen == sorted(seen)
 
