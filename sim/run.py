@@ -41,6 +41,11 @@ class Run:
     seed: int
     options: dict[str, object]
 
+    def __repr__(self) -> str:
+        """One line; the generated form would print the whole trace."""
+        names = self.scenario.preset, self.scenario.model.name, self.scenario.hardware.name
+        return f"<Run of {self.trace.name}, {len(self.trace):,} requests: {', '.join(names)}>"
+
     @cached_property
     def summary(self) -> Summary:
         """All metrics of ``docs/metrics.md`` as nested dicts of plain numbers."""

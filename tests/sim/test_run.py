@@ -1,0 +1,26 @@
+"""``simulate`` from Python: what a run says of itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvsim.sim import Scenario, simulate
+from kvsim.traces import Trace
+
+SMALL = Scenario().with_values({"engine.num_gpu_blocks_override": 100})
+
+
+def make_trace(prompt_tokens: list[int], output_tokens: list[int]) -> Trace:
+    return Trace(
+        "hand-made",
+        np.zeros(len(prompt_tokens), dtype=np.int64),
+        np.array(prompt_tokens, dtype=np.int64),
+        np.array(output_tokens, dtype=np.int64),
+    )
+
+
+def test_a_run_prints_as_one_line() -> None:
+    run = simulate(make_trace([10] * 1000, [1] * 1000), SMALL)
+    assert repr(run) == (
+        f"<Run of hand-made, 1,000 requests: {SMALL.preset}, llama-3.1-8b, h100-sxm>"
+    )
