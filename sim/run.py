@@ -15,6 +15,7 @@ import numpy as np
 
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
+from kvsim.sim.request_columns import RequestColumns
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
@@ -85,6 +86,13 @@ class Run:
         rule = str(self.options.get("assume_max_tokens", "model"))
         if rule.startswith("factor"):
             notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
+        columns = RequestColumns.of(self.trace, self.engine.recorder)
+        cut = columns.finished() & (columns.output_tokens < self.trace.output_tokens)
+        if num_cut := int(cut.sum()):
+            notes.append(
+                f"answers cut short of their length in the trace: {num_cut:,}, by max_tokens or "
+                f"max_model_len ({config.max_model_len:,})"
+            )
         return notes
 
     @property

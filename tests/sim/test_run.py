@@ -24,3 +24,15 @@ def test_a_run_prints_as_one_line() -> None:
     assert repr(run) == (
         f"<Run of hand-made, 1,000 requests: {SMALL.preset}, llama-3.1-8b, h100-sxm>"
     )
+
+
+def test_answers_that_the_model_length_or_max_tokens_cut_are_told() -> None:
+    trace = make_trace([90, 95, 100, 9], [50, 5, 1, 5])  # one cut, one just fits, one refused
+    scenario = SMALL.with_values({"engine.max_model_len": 100})
+    assert simulate(trace, scenario).summary["notes"] == [
+        "answers cut short of their length in the trace: 1, by max_tokens or max_model_len (100)"
+    ]
+    short = simulate(trace, scenario, assume_max_tokens="3").summary["notes"]
+    assert "in the trace: 3," in str(short)
+    kept = make_trace([90, 9], [10, 5])
+    assert simulate(kept, scenario).summary["notes"] == []
