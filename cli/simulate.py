@@ -131,19 +131,27 @@ def _slo_values(text: str | None) -> dict[str, object]:
 
 
 def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
-    """Lines that tell which of preset, model and hardware were given and which are defaults."""
-    from kvsim.cli.table import wrapped
+    """Lines that tell which of preset, model and hardware were given and which are defaults.
 
-    named = (
-        ("preset", scenario.preset, arguments.scenario),
-        ("model", scenario.model.name, arguments.model),
-        ("hardware", scenario.hardware.name, arguments.hardware),
-    )
-    lines = []
-    for label, group in (
-        ("given:", [f"{what} {name}" for what, name, given in named if given is not None]),
-        ("defaults:", [f"{what} {name}" for what, name, given in named if given is None]),
+    A scenario file or ``--set`` gives a name as much as its option does.
+    """
+    from kvsim.cli.table import wrapped
+    from kvsim.sim.scenario import DEFAULT_PRESET
+    from kvsim.sim.scenario_loader import load_scenario
+
+    default, source = load_scenario(DEFAULT_PRESET), arguments.scenario
+    given: list[str] = []
+    defaults: list[str] = []
+    if source is not None and source != scenario.preset:
+        given.append(f"scenario {source}")
+    for what, name, usual, option in (
+        ("preset", scenario.preset, default.preset, source if source == scenario.preset else None),
+        ("model", scenario.model.name, default.model.name, arguments.model),
+        ("hardware", scenario.hardware.name, default.hardware.name, arguments.hardware),
     ):
+        (defaults if option is None and name == usual else given).append(f"{what} {name}")
+    lines = []
+    for label, group in (("given:", given), ("defaults:", defaults)):
         if group:
             lines += wrapped(label, ", ".join(group), first_width=len(label) + 1)
     return lines

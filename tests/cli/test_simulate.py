@@ -59,6 +59,19 @@ def test_given_names_are_told_apart_from_defaults(capsys: pytest.CaptureFixture[
     assert second == f"defaults: preset {DEFAULT_PRESET}, model llama-3.1-8b"
 
 
+def test_names_of_a_scenario_file_and_of_settings_are_given_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text('[model]\nname = "qwen2.5-7b"\n', encoding="utf-8")
+    options = ("--scenario", "mine.toml", "--set", "hardware.name=a100-sxm")
+    assert main(["simulate", *FEW, *options]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "given: scenario mine.toml, model qwen2.5-7b, hardware a100-sxm"
+    assert second == f"defaults: preset {DEFAULT_PRESET}"
+    assert main(["simulate", *FEW, "--scenario", DEFAULT_PRESET]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"given: preset {DEFAULT_PRESET}"
+
+
 def test_json_is_one_document_with_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
     document = summary(capsys, "--num-blocks", "500", "--audit")
     assert document["schema"] == "kvsim.summary/1"
