@@ -79,8 +79,6 @@ class Leaper(LeapCalls):
         waiting.append(index)
         self._queue_noted = True
         self.recorder.queue(now_ps, len(waiting))
-        if self._watched:
-            self._watch(index)
         return True
 
     def plan(self, now_ps: int) -> int | None:
