@@ -32,16 +32,21 @@ def scale_rate(trace: Trace, scale: Fraction) -> Trace:
     Everything but the arrival times is shared with ``trace``; order and ties stay. ValueError
     where the last arrival would be later than the engine's clock can say.
     """
-    if scale == 1:
-        return trace
     up, down = scale.denominator, scale.numerator
     latest_ns = int(trace.arrival_ns[-1]) * up if len(trace) else 0
     if latest_ns // down > _LATEST_NS:
         days = latest_ns // down // _NS_PER_DAY
+        most = f"at most {_LATEST_NS // _NS_PER_DAY} days can be simulated"
+        if scale == 1:
+            raise ValueError(
+                f"the last request arrives after {days:,} days; {most}: take a part of the trace "
+                "(kvsim trace slice), or a rate scale above 1"
+            )
         raise ValueError(
-            f"rate scale {scale} makes the last request arrive after {days:,} days; "
-            f"at most {_LATEST_NS // _NS_PER_DAY} days can be simulated"
+            f"rate scale {scale} makes the last request arrive after {days:,} days; {most}"
         )
+    if scale == 1:
+        return trace
     if max(latest_ns, down) < 2**63:
         arrival_ns = trace.arrival_ns * up // down
     else:  # beyond int64 on the way: exact Python integers
