@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
 
 _LATEST_NS: Final = 2**63 // 1000 - 1  # in ps it still fits 64 bits
 _NS_PER_DAY: Final = 86_400 * 10**9
+_RATE: Final = re.compile(
+    r"[-+0-9._/]{1,40}(?:[eE][-+]?[0-9]{1,2})?"
+)  # 1e-999999999 takes for ever
 
 
 def parse_rate_scale(text: str) -> Fraction:
     """Read a rate factor as written: ``2``, ``1.5``, ``3/4``; ValueError unless above 0."""
     try:
-        scale = Fraction(text)
+        scale = Fraction(text) if _RATE.fullmatch(text) else Fraction(0)
     except (ValueError, ZeroDivisionError):
         scale = Fraction(0)
     if scale <= 0:
