@@ -225,6 +225,11 @@ def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
         previous = signal.signal(signal.SIGINT, on_sigint)
     try:
         driver.run()
+    except OverflowError:
+        raise ValueError(
+            "the simulated time passes 106 days, the most that can be told: the load, or a step's "
+            "cost, is far beyond what the engine can serve"
+        ) from None
     finally:
         if previous is not None:
             signal.signal(signal.SIGINT, previous)

@@ -197,3 +197,10 @@ def test_ctrl_c_leaves_a_partial_result() -> None:
     assert list(done.recorder.status) == [UNFINISHED, UNFINISHED]
     assert 4 <= done.recorder.output_tokens[0] < 10
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("step", [True, False])
+def test_times_beyond_the_clock_are_told_in_one_sentence(step: bool) -> None:
+    trace = make_trace(0)
+    with pytest.raises(ValueError, match="passes 106 days"):
+        run(trace, CONFIG, LinearCost(10**19), max_tokens=trace.output_tokens, step=step)
