@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
 
 MAX_CALLS_KEPT = 4096
+MAX_BLOCK_SIZE = 65_536  # the demand of coming calls is kept by place in the block
 
 
 def leapable(config: SchedulerConfig) -> tuple[bool, str]:
@@ -57,6 +58,12 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
             "async scheduling without room kept for the last token",
         ),
         (config.max_num_batched_tokens < config.max_num_seqs, "fewer tokens than seats"),
+        (config.block_size > MAX_BLOCK_SIZE, f"blocks of more than {MAX_BLOCK_SIZE:,} tokens"),
+        (
+            not config.enable_chunked_prefill
+            and config.max_num_batched_tokens < config.max_model_len,
+            "a sequence that does not fit the budget in one piece",
+        ),
     ]
     for holds, why in broken:
         if holds:

@@ -179,6 +179,18 @@ def test_an_audit_counts_calls(step: bool) -> None:
     assert done.audited > 0
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        SchedulerConfig(block_size=10**9, num_gpu_blocks=2),
+        SchedulerConfig(enable_chunked_prefill=False, max_num_batched_tokens=256),
+    ],
+)
+def test_the_stepper_runs_where_the_leaper_would_not_do(config: SchedulerConfig) -> None:
+    trace = make_trace(0, 3)
+    assert run(trace, config, COST, max_tokens=trace.output_tokens).engine == "stepper"
+
+
 class CtrlC(StepperLog):
     """Presses Ctrl-C during the fifth step."""
 
