@@ -59,6 +59,10 @@ class Engine(Protocol):
         """The boundary is reached: commit; the requests that ended."""
         ...
 
+    def take_refused(self) -> Sequence[int]:
+        """Requests that the last calls refused: it turned out that they never fit."""
+        ...
+
     def abort(self, index: int, now_ps: int) -> None:
         """The client of an unfinished request gave up."""
         ...

@@ -150,6 +150,10 @@ class Leaper(LeapCalls):
         self.recorder.num_evicted_blocks = self._cache.num_evicted
         return finished
 
+    def take_refused(self) -> tuple[int, ...]:
+        """Nobody: with full attention, who never fits is known at its arrival."""
+        return ()
+
     def abort(self, index: int, now_ps: int) -> None:
         """Requests with a timeout are the stepper's (see ``driver.run``)."""
         raise NotImplementedError(index, now_ps)

@@ -63,6 +63,9 @@ class ScriptedEngine:
         self._todo -= 1
         return []
 
+    def take_refused(self) -> list[int]:
+        return []
+
     def abort(self, index: int, now_ps: int) -> None:
         raise AssertionError(index, now_ps)
 
