@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler = cast("Callable[[argparse.Namespace], int]", arguments.handler)
     try:
         code = handler(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where the caller closed it
+            sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
         return 0

@@ -157,3 +157,8 @@ def test_ctrl_c_leaves_a_partial_result(
     assert manifest["partial"] is True
     saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
     assert 0 < saved["requests"]["unfinished"] < 60
+
+
+def test_a_closed_stdout_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["simulate", *FEW]) == 0
