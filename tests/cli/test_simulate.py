@@ -162,3 +162,14 @@ def test_ctrl_c_leaves_a_partial_result(
 def test_a_closed_stdout_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", None)
     assert main(["simulate", *FEW]) == 0
+
+
+def test_answers_that_the_model_length_cuts_are_noted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = "arrival_ns,prompt_tokens,output_tokens,num_samples\n0,900,500,4\n5,10,20,1\n"
+    (tmp_path / "long.csv").write_text(rows)
+    assert main(["simulate", "long.csv", "--max-model-len", "1000", "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("1 answers were cut short, by 400 tokens" in note for note in notes)
+    assert any("num_samples is not simulated: 1 requests" in note for note in notes)
