@@ -173,3 +173,14 @@ def test_answers_that_the_model_length_cuts_are_noted(
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any("1 answers were cut short, by 400 tokens" in note for note in notes)
     assert any("num_samples is not simulated: 1 requests" in note for note in notes)
+
+
+def test_a_seed_below_zero_and_a_scenario_that_is_no_text_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    assert main(["simulate", *FEW, "--seed", "-1"]) == 2
+    assert main(["simulate", *FEW, "--scenario", "bad.toml"]) == 2
+    seed, bad = capsys.readouterr().err.splitlines()
+    assert "--seed is -1" in seed
+    assert "bad.toml: not TOML: the text is not UTF-8" in bad
