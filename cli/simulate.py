@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.sim.run import simulate
     from kvsim.sim.run_folder import check_run_folder, to_json
 
+    if arguments.seed < 0:
+        raise ValueError(f"--seed is {arguments.seed}; allowed are whole numbers from 0")
     folder = Path(arguments.out)
     check_run_folder(folder)
     scenario = scenario_of(arguments)

@@ -59,6 +59,10 @@ class Engine(Protocol):
         """The boundary is reached: commit; the requests that ended."""
         ...
 
+    def take_refused(self) -> Sequence[int]:
+        """Requests that the last calls refused: it turned out that they never fit."""
+        ...
+
     def abort(self, index: int, now_ps: int) -> None:
         """The client of an unfinished request gave up."""
         ...
@@ -231,6 +235,11 @@ def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
         previous = signal.signal(signal.SIGINT, on_sigint)
     try:
         driver.run()
+    except OverflowError:
+        raise ValueError(
+            "the simulated time passes 106 days, the most that can be told: the load, or a step's "
+            "cost, is far beyond what the engine can serve"
+        ) from None
     finally:
         if previous is not None:
             signal.signal(signal.SIGINT, previous)

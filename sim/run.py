@@ -15,7 +15,7 @@ import numpy as np
 
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
-from kvsim.sim.request_columns import RequestColumns
+from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
@@ -83,16 +83,28 @@ class Run:
                 f"hit rates are lower bounds: the trace names prefixes of {named} tokens, blocks "
                 f"hold {config.block_size}"
             )
+        notes += self._lost_answers()
         rule = str(self.options.get("assume_max_tokens", "model"))
         if rule.startswith("factor"):
             notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
-        columns = RequestColumns.of(self.trace, self.engine.recorder)
-        cut = columns.finished() & (columns.output_tokens < self.trace.output_tokens)
-        if num_cut := int(cut.sum()):
+        return notes
+
+    def _lost_answers(self) -> list[str]:
+        """Sentences on answers that are shorter, or fewer, than the trace says."""
+        trace, recorder, notes = self.trace, self.engine.recorder, []
+        finished = np.frombuffer(recorder.status, dtype=np.int8) == FINISHED
+        generated = np.frombuffer(recorder.output_tokens, dtype=np.int32)
+        lost = np.where(finished, trace.output_tokens - generated, 0)
+        if lost.any():
             notes.append(
-                f"answers cut short of their length in the trace: {num_cut:,}, by max_tokens or "
-                f"max_model_len ({config.max_model_len:,})"
+                f"{np.count_nonzero(lost):,} answers were cut short, by {lost.sum():,} tokens in "
+                f"all: max_model_len {self.setup.config.max_model_len:,} or max_tokens leaves no "
+                "room for them"
             )
+        for column, what in ((trace.num_samples, "num_samples"), (trace.beam_width, "beam_width")):
+            several = 0 if column is None else np.count_nonzero(column > 1)
+            if several:
+                notes.append(f"{what} is not simulated: {several:,} requests count as one answer")
         return notes
 
     @property

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import simpy
 from simpy.events import URGENT, Event, EventPriority
 
-from kvsim.sim.recorder import NOT_SENT
+from kvsim.sim.recorder import NOT_SENT, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -120,6 +120,9 @@ class SessionDriver:
                 return
         else:
             yield answer
+        if self._recorder.status[index] == REFUSED:  # after it had waited
+            self._end_session(index)
+            return
         followers = [
             self._env.process(self._thread(child, self._delay_ps[child]))
             for child in self._children.get(index, ())
@@ -166,6 +169,8 @@ class SessionDriver:
             self._engine.abort(index, now_ps)
         self._aborts.clear()
         boundary_ps = self._engine.plan(now_ps)
+        for index in self._engine.take_refused():
+            self._done.pop(index).succeed()
         if boundary_ps is None:
             self._idle = True
             return

@@ -112,3 +112,12 @@ def test_completion_scripts_know_the_commands(
 ) -> None:
     assert main(["completion", shell]) == 0
     assert "--rate-scale" in capsys.readouterr().out
+
+
+def test_a_closed_stderr_stays_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    assert main(["simulate", "no-such-file"]) == 2
+    sys.stderr.close()
+    assert capsys.readouterr().out == ""

@@ -170,3 +170,30 @@ def test_ctrl_c_leaves_a_partial_result(
     assert manifest["partial"] is True
     saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
     assert 0 < saved["requests"]["unfinished"] < 60
+
+
+def test_a_closed_stdout_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["simulate", *FEW]) == 0
+
+
+def test_answers_that_the_model_length_cuts_are_noted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = "arrival_ns,prompt_tokens,output_tokens,num_samples\n0,900,500,4\n5,10,20,1\n"
+    (tmp_path / "long.csv").write_text(rows)
+    assert main(["simulate", "long.csv", "--max-model-len", "1000", "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("1 answers were cut short, by 400 tokens" in note for note in notes)
+    assert any("num_samples is not simulated: 1 requests" in note for note in notes)
+
+
+def test_a_seed_below_zero_and_a_scenario_that_is_no_text_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    assert main(["simulate", *FEW, "--seed", "-1"]) == 2
+    assert main(["simulate", *FEW, "--scenario", "bad.toml"]) == 2
+    seed, bad = capsys.readouterr().err.splitlines()
+    assert "--seed is -1" in seed
+    assert "bad.toml: not TOML: the text is not UTF-8" in bad
