@@ -119,7 +119,7 @@ class Driver:
         if boundary_ps is None:
             self._await_arrival()
             return
-        if self._next_ps < boundary_ps:
+        if self._next_ps <= boundary_ps:  # equal: steps may last 0
             boundary_ps = engine.cut(self._next_ps)
         self._post(self._boundary, boundary_ps, NORMAL)
 

@@ -175,7 +175,7 @@ class SessionDriver:
             self._idle = True
             return
         due_ps = self._env.peek()
-        if due_ps < boundary_ps:
+        if due_ps <= boundary_ps:
             boundary_ps = self._engine.cut(int(due_ps))
         self._post(self._boundary, boundary_ps)
 
