@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kvsim.policies.eviction.base import EvictionKey, SortKey
 
 _SLACK = 64
-"""Stale items beyond twice the candidates that are kept before the heap is built anew."""
+"""The heap is built anew once it exceeds twice the number of candidates by this."""
 
 
 class KeyedOrder(Generic[E]):
