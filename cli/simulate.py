@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
+    from kvsim.traces.trace import Trace
 
 DEFAULT_OUT: Final = "kvsim-run"
 
@@ -78,9 +79,9 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print; the exit code is 130 where Ctrl-C ended the run early."""
-    from kvsim.cli.progress import Progress
-    from kvsim.sim.run import simulate
-    from kvsim.sim.run_folder import check_run_folder, to_json
+    from kvsim.sim.ctrl_c import ctrl_c_delayed
+    from kvsim.sim.run_folder import to_json
+    from kvsim.sim.run_place import check_run_folder, run_folder_made
 
     if arguments.seed < 0:
         raise ValueError(f"--seed is {arguments.seed}; allowed are whole numbers from 0")
@@ -88,8 +89,24 @@ def run(arguments: argparse.Namespace) -> int:
     check_run_folder(folder)
     scenario = scenario_of(arguments)
     trace = read_with_options(arguments.trace, arguments)
+    with run_folder_made(folder):
+        result = _simulated(trace, scenario, arguments)
+        with ctrl_c_delayed():
+            result.save(folder)
+            if arguments.json:
+                print(to_json(result.summary), end="")
+            else:
+                _print_table(arguments, result)
+    return 130 if result.engine.partial else 0
+
+
+def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) -> Run:
+    """Simulate as the options say, with a progress bar."""
+    from kvsim.cli.progress import Progress
+    from kvsim.sim.run import simulate
+
     with Progress("requests") as progress:
-        result = simulate(
+        return simulate(
             trace,
             scenario,
             step=arguments.step,
@@ -102,12 +119,6 @@ def run(arguments: argparse.Namespace) -> int:
             num_users=arguments.users,
             on_progress=progress,
         )
-    result.save(folder)
-    if arguments.json:
-        print(to_json(result.summary), end="")
-    else:
-        _print_table(arguments, result)
-    return 130 if result.engine.partial else 0
 
 
 def scenario_of(arguments: argparse.Namespace) -> Scenario:

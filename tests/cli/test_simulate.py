@@ -148,6 +148,42 @@ def test_a_strange_folder_is_refused_before_the_run(
     assert "thesis exists and is not a run of kvsim" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_made_is_told_before_the_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    assert main(["simulate", "absent.csv", "--out", "file/run"]) == 2
+    assert "file is a file, so file/run cannot be made" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_is_told_with_the_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_run: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kvsim.sim.run_folder.report_html", fail)
+    assert main(["simulate", *FEW, "--out", "a/b"]) == 2
+    told = "kvsim: the run cannot be written into a/b: No space left on device"
+    assert capsys.readouterr().err.splitlines()[-1] == told
+    assert not (tmp_path / "a").exists(), "what was made for it is taken away"
+
+
+def test_a_second_ctrl_c_loses_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press_again(_run: object) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "report"
+
+    monkeypatch.setattr("kvsim.sim.run_folder.report_html", press_again)
+    assert main(["simulate", *FEW]) == 130
+    printed = capsys.readouterr()
+    assert "step cost" in printed.out, "the table is printed"
+    assert printed.err.splitlines()[-1] == "kvsim: stopped"
+    assert (tmp_path / "kvsim-run" / "manifest.json").exists()
+
+
 def test_linear_cost_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--set", "cost.source=linear", "--set", "cost.base=4ms")
     document = summary(capsys, *options, "--num-blocks", "500")
