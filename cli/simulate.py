@@ -173,7 +173,10 @@ def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
 def _print_table(arguments: argparse.Namespace, result: Run) -> None:
     from kvsim.cli.summary_table import summary_lines
     from kvsim.cli.table import wrapped
+    from kvsim.sim.presets import verification
 
     print("\n".join(named_lines(arguments, result.scenario)))
+    if (verified := verification(result.scenario)) is not None:
+        print("\n".join(wrapped(f"rules of {result.scenario.preset}", verified)))
     print("\n".join(summary_lines(result.summary, result.setup.pool_terms)))
     print("\n".join(["", *wrapped("run folder", str(arguments.out))]))

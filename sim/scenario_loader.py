@@ -10,17 +10,16 @@ from __future__ import annotations
 import difflib
 import tomllib
 from dataclasses import fields, replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from kvsim.sim.presets import load_preset, preset_names
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_keys import name_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from dataclasses import Field
-    from importlib.resources.abc import Traversable
 
 _TABLES: Final = {item.name: item for item in fields(Scenario) if item.name != "preset"}
 _ELSEWHERE: Final = {
@@ -29,12 +28,6 @@ _ELSEWHERE: Final = {
     "num_blocks": "engine.num_gpu_blocks_override",
 }
 """Names that people try, and the key they mean."""
-
-
-def preset_names() -> list[str]:
-    """Names of the bundled presets, sorted."""
-    names = (entry.name for entry in _preset_folder().iterdir())
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
@@ -50,8 +43,7 @@ def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
     """
     name = str(source)
     if name in preset_names():
-        text = (_preset_folder() / f"{name}.toml").read_text(encoding="utf-8")
-        return replace(_apply(Scenario(), _tables_of(text, name), name), preset=name)
+        return replace(_apply(Scenario(), load_preset(name).tables, name), preset=name)
     path = Path(source)
     if not path.exists():
         near = _nearest(name, preset_names())
@@ -135,10 +127,6 @@ def scenario_to_toml(scenario: Scenario) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _preset_folder() -> Traversable:
-    return resources.files("kvsim.sim") / "presets"
-
-
 def _tables_of(text: str, place: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
@@ -146,7 +134,7 @@ def _tables_of(text: str, place: str) -> dict[str, object]:
         raise ValueError(f"{place}: not TOML: {error}") from None
 
 
-def _apply(scenario: Scenario, tables: dict[str, object], place: str) -> Scenario:
+def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scenario:
     before = f"{place}: " if place else ""
     changed = {}
     for table_name, content in tables.items():

@@ -44,6 +44,10 @@ def test_the_table_fits_80_columns_and_names_its_defaults(
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     assert lines[0] == (f"defaults: preset {DEFAULT_PRESET}, model llama-3.1-8b, hardware h100-sxm")
+    assert (
+        lines[1]
+        == f"rules of {DEFAULT_PRESET}      schedule verified step by step against recorded logs"
+    )
     assert max(len(line) for line in lines) <= 80
     for word in ("verdict", "TTFT", "goodput", "KV memory", "while waiting", "step cost"):
         assert word in printed.out

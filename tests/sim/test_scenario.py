@@ -1,17 +1,17 @@
 """Scenario files, presets, settings and their errors."""
 
-import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.sim.engine_setup import set_up
+from kvsim.sim.presets import load_preset, preset_names, verification
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import (
     load_scenario,
     parse_settings,
-    preset_names,
     scenario_from_dict,
     scenario_to_dict,
     scenario_to_toml,
@@ -67,10 +67,37 @@ def test_presets_are_rows_of_the_engine_history(preset: str) -> None:
 
 
 def test_every_preset_says_how_it_was_verified() -> None:
-    folder = Path(__file__).resolve().parents[2] / "sim" / "presets"
     for name in preset_names():
-        comment = (folder / f"{name}.toml").read_text("utf-8").split("\n\n")[0]
-        assert re.search("erified", comment), name
+        preset = load_preset(name)
+        assert preset.engine.startswith("vLLM 0.")
+        recorded = name.startswith("vllm-0.32")
+        assert ("against recorded logs" in preset.verified) == recorded, name
+        assert ("read from its sources" in preset.verified) != recorded, name
+    assert verification(Scenario()) is None
+    assert verification(Scenario.load()) == load_preset(DEFAULT_PRESET).verified
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("queue.policy=priority", "queue.policy = priority: preset vllm-0.8 stands for vLLM 0.8.5"),
+        ("engine.async_scheduling=true", "engine.async_scheduling = true: preset vllm-0.8"),
+        ("engine.async_scheduling=none", "engine.async_scheduling = none: preset vllm-0.8"),
+    ],
+)
+def test_a_preset_refuses_what_its_engine_lacks(setting: str, message: str) -> None:
+    values = parse_settings([setting])
+    with pytest.raises(ValueError, match=message):
+        set_up(Scenario.load("vllm-0.8").with_values(values))
+    set_up(Scenario.load("vllm-0.12").with_values(values))
+    set_up(Scenario().with_values(values))
+
+
+def test_what_a_preset_lacks_is_written_with_keys_and_values_that_exist() -> None:
+    for name in preset_names():
+        for path, lack in load_preset(name).lacks.items():
+            for value in lack.values:
+                Scenario().with_values({path: value})
 
 
 def test_open_keys_follow_the_hardware_and_given_ones_do_not() -> None:
