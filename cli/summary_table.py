@@ -51,6 +51,8 @@ def _facts(summary: Section) -> list[str]:
         shown = ", ".join(requests["refused_ids"][:_REFUSED_SHOWN])
         more = ", ..." if requests["refused"] > _REFUSED_SHOWN else ""
         lines += wrapped("  refused (never fit)", shown + more)
+        for request, reason in list(requests["refused_reasons"].items())[:1]:
+            lines += wrapped("  reason of the first", f"{request}: {reason}")
     named = (("ramp-up", "ramp_up"), ("steady", "steady"), ("drain", "drain"))
     stretches = ", ".join(f"{label} {seconds(phases[name]['seconds'])}" for label, name in named)
     lines += wrapped("window", f"{seconds(window['seconds'])}: {stretches}")

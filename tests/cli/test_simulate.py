@@ -228,6 +228,25 @@ def test_answers_that_the_model_length_cuts_are_noted(
     assert any("num_samples is not simulated: 1 requests" in note for note in notes)
 
 
+def test_refused_requests_come_with_the_reason_and_what_was_not_sent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = "arrival_ns,prompt_tokens,output_tokens,session,turn\n"
+    rows += "0,2000,5,a,0\n5,10,20,a,1\n6,900,50,b,0\n"
+    (tmp_path / "long.csv").write_text(rows)
+    command = ["simulate", "long.csv", "--arrivals", "closed", "--think-time", "1s"]
+    command += ["--max-model-len", "1000", "--num-blocks", "51"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "refused 2, unfinished 0, not sent 1" in printed
+    assert "reason of the first   r0000: prompt of 2,000 tokens >= max_model_len 1,000" in printed
+    saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
+    assert saved["requests"]["refused_reasons"] == {
+        "r0000": "prompt of 2,000 tokens >= max_model_len 1,000",
+        "r0002": "needs 60 blocks, the pool has 50",
+    }
+
+
 def test_a_seed_below_zero_and_a_scenario_that_is_no_text_are_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
