@@ -49,11 +49,26 @@ def test_the_table_fits_80_columns_and_names_its_defaults(
         == f"rules of {DEFAULT_PRESET}      schedule verified step by step against recorded logs"
     )
     assert max(len(line) for line in lines) <= 80
-    for word in ("verdict", "TTFT", "goodput", "KV memory", "while waiting", "step cost"):
+    for word in ("verdict", "TTFT", "goodput", "KV memory", "step cost"):
         assert word in printed.out
     assert "60 read" in printed.err
     assert "60 read" not in printed.out
     assert (tmp_path / "kvsim-run" / "manifest.json").exists()
+
+
+def test_the_column_of_waiting_is_explained_and_shown_only_where_requests_waited(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["simulate", *FEW]) == 0
+    idle = capsys.readouterr().out
+    assert "\n  no request waited after a scheduling call\n" in idle
+    assert "while waiting" not in idle
+    assert "x 1,024 seats x 128,256 vocabulary" in idle
+    assert main(["simulate", *FEW, "--num-blocks", "300", "--rate-scale", "20"]) == 0
+    busy = capsys.readouterr().out
+    assert "KV memory                       all time   while waiting\n" in busy
+    assert "  while waiting: the last scheduling call had left requests in the queue\n" in busy
+    assert max(map(len, busy.splitlines())) <= 80
 
 
 def test_given_names_are_told_apart_from_defaults(capsys: pytest.CaptureFixture[str]) -> None:
