@@ -42,7 +42,7 @@ def add_scenario_options(group: argparse._ArgumentGroup) -> None:
         "--scenario", metavar="FILE|PRESET", help="TOML file, or a preset such as vllm-0.12"
     )
     group.add_argument("--model", help="bundled name or config.json (default llama-3.1-8b)")
-    group.add_argument("--hardware", help="bundled name or hardware file (default h100-sxm)")
+    group.add_argument("--hardware", help="bundled name or JSON of a card (default h100-sxm)")
     group.add_argument(
         "--set",
         metavar="TABLE.KEY=VALUE",
