@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.completion import FILES
+from kvsim.cli.completion import FILES, HARDWARE, MODELS, PRESETS
 from kvsim.cli.pool_options import add_pool_options, pool_values
+from kvsim.cli.trace_input import check_seed
 from kvsim.cli.trace_options import add_reading_options, is_closed, read_with_options
 
 if TYPE_CHECKING:
@@ -38,11 +39,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def add_scenario_options(group: argparse._ArgumentGroup) -> None:
     """Declare what picks and changes the scenario; ``kvsim plan`` has the same."""
-    group.add_argument(
+    scenario = group.add_argument(
         "--scenario", metavar="FILE|PRESET", help="TOML file, or a preset such as vllm-0.12"
     )
-    group.add_argument("--model", help="bundled name or config.json (default llama-3.1-8b)")
-    group.add_argument("--hardware", help="bundled name or JSON of a card (default h100-sxm)")
+    model = group.add_argument("--model", help="bundled name or config.json (default llama-3.1-8b)")
+    hardware = group.add_argument(
+        "--hardware", help="bundled name or JSON of a card (default h100-sxm)"
+    )
+    for option, names in ((scenario, PRESETS), (model, MODELS), (hardware, HARDWARE)):
+        option.complete = names  # type: ignore[attr-defined]  # read by shtab
     group.add_argument(
         "--set",
         metavar="TABLE.KEY=VALUE",
@@ -83,11 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.sim.run_folder import to_json
     from kvsim.sim.run_place import check_run_folder, run_folder_made
 
-    if arguments.seed < 0:
-        raise ValueError(f"--seed is {arguments.seed}; allowed are whole numbers from 0")
     folder = Path(arguments.out)
     check_run_folder(folder)
     scenario = scenario_of(arguments)
+    _check_before_reading(scenario, arguments)
     trace = read_with_options(arguments.trace, arguments)
     with run_folder_made(folder):
         result = _simulated(trace, scenario, arguments)
@@ -98,6 +102,21 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 _print_table(arguments, result)
     return 130 if result.engine.partial else 0
+
+
+def _check_before_reading(scenario: Scenario, arguments: argparse.Namespace) -> None:
+    """Refuse at once what needs no trace to be refused: a large one takes minutes to read."""
+    from kvsim.sim.engine_setup import set_up
+    from kvsim.traces.closed_loop import ThinkRule
+    from kvsim.traces.max_tokens import MaxTokensRule
+    from kvsim.traces.rate_scale import parse_rate_scale
+
+    check_seed(arguments.seed)
+    parse_rate_scale(arguments.rate_scale)
+    MaxTokensRule.parse(arguments.assume_max_tokens)
+    if arguments.think_time is not None:
+        ThinkRule.parse(arguments.think_time)
+    set_up(scenario)
 
 
 def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) -> Run:

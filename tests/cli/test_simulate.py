@@ -203,6 +203,42 @@ def test_a_second_ctrl_c_loses_nothing(
     assert (tmp_path / "kvsim-run" / "manifest.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--model", "llama-3.1-9b"), "llama-3.1-8b"),
+        (("--hardware", "h999"), "h200"),
+        (("--hardware", "t4"), "leaves -3.40 GiB for KV on t4"),
+        (("--rate-scale", "0"), "rate scale '0'"),
+        (("--assume-max-tokens", "oracle"), "--assume-max-tokens is 'oracle'"),
+        (("--think-time", "5"), "--think-time is '5'"),
+        (("--seed", "-1"), "--seed is -1"),
+    ],
+)
+def test_what_needs_no_trace_is_refused_before_it_is_read(
+    options: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "absent.csv", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("model", "the room that max_model_len leaves after the prompt"),
+        ("1024", "1,024 for each request"),
+        ("factor(1.5)", "1.5 times the true output, which no engine knows"),
+    ],
+)
+def test_the_receipt_says_what_max_tokens_is_assumed(
+    rule: str, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("arrival_ns,prompt_tokens,output_tokens\n0,10,5\n")
+    assert main(["simulate", "a.csv", "--assume-max-tokens", rule]) == 0
+    receipt = " ".join(capsys.readouterr().err.split())
+    assert f"assumed max_tokens: {words} (--assume-max-tokens {rule})" in receipt
+
+
 def test_linear_cost_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--set", "cost.source=linear", "--set", "cost.base=4ms")
     document = summary(capsys, *options, "--num-blocks", "500")
