@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kvsim.sim.presets import load_preset, preset_names
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
-from kvsim.sim.scenario_keys import name_of, rule_of
+from kvsim.sim.scenario_keys import name_of, rule_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,17 +93,21 @@ def parse_settings(settings: Iterable[str]) -> dict[str, object]:
     Raises
     ------
     ValueError
-        Where a text holds no ``=``.
+        Where a text holds no ``=``, or more than one line.
     """
     values: dict[str, object] = {}
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
-            raise ValueError(f"--set {setting!r} is not of the form table.key=value")
+            raise ValueError(f"--set {shown(setting)} is not of the form table.key=value")
+        if len(setting.splitlines()) > 1:
+            raise ValueError(f"--set {shown(setting)} has several lines: give --set for each key")
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
+        except ValueError:  # Python reads no integers of thousands of digits
+            raise ValueError(f"--set {shown(setting)} has too many digits") from None
         values[path.strip()] = value
     return values
 
@@ -132,6 +136,8 @@ def _tables_of(text: str, place: str) -> dict[str, object]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{place}: not TOML: {error}") from None
+    except ValueError:  # Python reads no integers of thousands of digits
+        raise ValueError(f"{place}: a number in it has too many digits") from None
 
 
 def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scenario:
@@ -144,7 +150,9 @@ def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scen
                 f"{before}unknown table [{table_name}]{near}; tables are {', '.join(_TABLES)}"
             )
         if not isinstance(content, dict):
-            raise ValueError(f"{before}{table_name} = {content!r} must be a table [{table_name}]")
+            raise ValueError(
+                f"{before}{table_name} = {shown(content)} must be a table [{table_name}]"
+            )
         table = getattr(scenario, table_name)
         keys = {name_of(item): item for item in fields(table)}
         values = {}
@@ -169,7 +177,7 @@ def _read(item: Field[object], value: object, path: str) -> object:
         return rule.parse(value)
     except ValueError as error:
         more = ", or 'none'" if rule.optional else ""
-        raise ValueError(f"{path} = {value!r}: {error}{more}") from None
+        raise ValueError(f"{path} = {shown(value)}: {error}{more}") from None
 
 
 def _shown(item: Field[object], table: object) -> object:

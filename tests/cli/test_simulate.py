@@ -213,6 +213,8 @@ def test_a_second_ctrl_c_loses_nothing(
         (("--assume-max-tokens", "oracle"), "--assume-max-tokens is 'oracle'"),
         (("--think-time", "5"), "--think-time is '5'"),
         (("--seed", "-1"), "--seed is -1"),
+        (("--num-blocks", "9" * 400), "999...: expected a whole number >= 2, at most 2^63 - 1"),
+        (("--num-blocks", "9" * 5000), "999...: expected a whole number >= 2"),
     ],
 )
 def test_what_needs_no_trace_is_refused_before_it_is_read(

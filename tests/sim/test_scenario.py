@@ -170,6 +170,13 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("block_size=16", r"not of the form table.key \(did you mean 'engine.block_size'\?"),
         ("engine.block_size", r"--set 'engine.block_size' is not of the form table.key=value"),
         ("model.name=", "expected a bundled model name"),
+        ("a.b=1\nx=2", r"--set 'a.b=1\\nx=2' has several lines: give --set for each key"),
+        ("engine.block_size=" + "9" * 5000, r"--set 'engine.block_size=99.*\.\.\. has too many di"),
+        ("engine.block_size=" + "9" * 99, r"= 9{60}\.\.\.: expected .* >= 1, at most 2\^63 - 1"),
+        ("engine.block_size=0x" + "f" * 5000, "= a number of thousands of digits: expected a whol"),
+        ('slo.ttft="' + "9" * 5000 + 's"', "is too much: expected a time with its unit"),
+        ("engine.kv_memory=9999999EB", "expected a size"),
+        ("engine.kv_memory=99999999999TB", "is too much: expected a size"),
     ],
 )
 def test_errors_name_place_value_and_choices(setting: str, message: str) -> None:
@@ -205,6 +212,7 @@ def test_a_file_stands_on_its_preset(tmp_path: Path) -> None:
     [
         ("engine = 3", r"mine.toml: engine = 3 must be a table \[engine\]"),
         ("[engine", "mine.toml: not TOML: "),
+        ("[engine]\nblock_size = " + "9" * 5000, "mine.toml: a number in it has too many digits"),
         ('preset = "vllm-0.13"', "unknown .did you mean 'vllm-0.32'.*presets are vllm-0.12, "),
         ("preset = 3", "preset = 3 is unknown"),
         ("[engine]\nblocksize = 3", "mine.toml: unknown key engine.blocksize .did you mean"),
