@@ -99,7 +99,7 @@ def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
         if trace.max_tokens is None and "assume_max_tokens" in arguments:
             text = arguments.assume_max_tokens
             words = MaxTokensRule.parse(text).words()
-            trace.receipt.notes.append(f"assumed max_tokens: {words} (--assume-max-tokens {text})")
+            trace.receipt.notes.append(f"max_tokens by rule {text}: {words}")
         for line in trace.receipt.lines():
             print(line, file=sys.stderr)
     return trace

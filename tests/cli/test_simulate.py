@@ -238,7 +238,7 @@ def test_the_receipt_says_what_max_tokens_is_assumed(
     (tmp_path / "a.csv").write_text("arrival_ns,prompt_tokens,output_tokens\n0,10,5\n")
     assert main(["simulate", "a.csv", "--assume-max-tokens", rule]) == 0
     receipt = " ".join(capsys.readouterr().err.split())
-    assert f"assumed max_tokens: {words} (--assume-max-tokens {rule})" in receipt
+    assert f"max_tokens by rule {rule}: {words}" in receipt
 
 
 def test_linear_cost_by_hand(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,8 @@ def describe(
         )
     if "max_tokens" not in columns:
         receipt.notes.append(
-            "the trace does not say what clients allowed (max_tokens): a simulation assumes it"
+            "the trace does not say what clients allowed (max_tokens): a simulation goes by "
+            "--assume-max-tokens"
         )
 
 
