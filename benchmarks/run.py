@@ -27,13 +27,14 @@ import numpy as np
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT))  # last: nothing installed is hidden by a folder of ours
 
+from benchmarks.page import page, table  # noqa: E402
 from benchmarks.workloads import head, independent, multi_turn  # noqa: E402
 from kvsim.policies.scheduler_config import SchedulerConfig  # noqa: E402
 from kvsim.sim.cost import LinearCost  # noqa: E402
 from kvsim.sim.driver import run  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from kvsim.sim.driver import EngineRun
     from kvsim.traces import Trace
@@ -335,50 +336,6 @@ def in_own_process(case: Case, preset: str, *, quick: bool) -> Row | None:
     return Row(**found) if found else None
 
 
-HEAD: Final = (
-    "case", "preset", "engine", "requests", "CPU s", "us/req", "req/s", "steps/req", "hit %",
-    "preempt/req", "stepper us/req", "ratio", "peak MB", "asked",
-)  # fmt: skip
-
-
-def cells(row: Row) -> list[str]:
-    """Texts of one table line."""
-
-    def optional(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
-
-    return [
-        row.case,
-        row.preset,
-        row.engine,
-        f"{row.requests:,}",
-        f"{row.cpu_s:.2f}",
-        f"{row.us_per_request:.1f}",
-        f"{row.requests_per_s:,.0f}",
-        f"{row.steps_per_request:.1f}",
-        f"{100 * row.hit_rate:.1f}",
-        f"{row.preemptions_per_request:.2f}",
-        optional(row.step_us_per_request, ".0f"),
-        optional(row.ratio, ".1f"),
-        optional(row.peak_mb, ".0f"),
-        row.goal,
-    ]
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Aligned text: words to the left, numbers to the right."""
-    lines = [list(HEAD), *map(cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    words = {0, 1, 2, len(HEAD) - 1}
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if place in words else text.rjust(width)
-            for place, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
 def machine() -> dict[str, str]:
     """Where and when this was measured."""
     model = platform.processor() or platform.machine()
@@ -396,40 +353,6 @@ def machine() -> dict[str, str]:
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
-
-
-PAGE: Final = """\
-# Performance
-
-Written by `python benchmarks/run.py --markdown docs/performance.md`; do not edit by hand.
-
-Measured on {date}: {processor}, {cores} cores, {system}, Python {python}, numpy {numpy}.
-The figures are CPU seconds of one process around the engine and its driver with recording on;
-making or reading the trace is outside. They move by tens of percent between machines and with
-what else a machine does: trust the ratios, which come from one run of both engines on the same
-requests, with equal finish times.
-
-{table}
-
-- `ratio`: CPU time of the stepper over that of the leaper, on the first requests of the trace.
-- `engine`: which one ran; where the leaper cannot prove its shortcuts, the stepper runs.
-- `asked`: what the project set out to reach. A figure that misses it is left as it is.
-
-Cases:
-
-{about}
-"""
-
-
-def page(rows: Sequence[Row], where: dict[str, str]) -> str:
-    """The text of ``docs/performance.md``."""
-    lines = [HEAD, ["---"] * len(HEAD), *map(cells, rows)]
-    about = {row.case: row.about for row in rows}
-    return PAGE.format(
-        table="\n".join(f"| {' | '.join(line)} |" for line in lines),
-        about="\n".join(f"- `{case}`: {text}" for case, text in about.items()),
-        **where,
-    )
 
 
 def parser() -> argparse.ArgumentParser:

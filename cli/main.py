@@ -10,11 +10,13 @@ Exit codes: 0 done, 1 a comparison failed, 2 the input cannot be used, 130 stopp
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from kvsim.cli import completion, plan, simulate, trace, validate
 
@@ -32,9 +34,20 @@ class Command(Protocol):
 COMMANDS: Final = (plan, simulate, trace, validate, completion)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Parser that names the nearest choice where one is misspelt."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong is not None:
+            near = difflib.get_close_matches(wrong[1], re.findall(r"[\w.-]+", wrong[2]), n=1)
+            message += f"; did you mean {near[0]!r}?" if near else ""
+        super().error(message)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kvsim",
         description="Simulate LLM serving and its KV cache: replay a trace, see what users see.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -65,9 +66,10 @@ def plain_number(text: str) -> object:
     stripped = text.strip().replace("_", "")
     for kind in (int, float):
         try:
-            return kind(stripped)
+            number = kind(stripped)
         except ValueError:
             continue
+        return text if number == math.inf else number
     return text
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.completion import FILES
+from kvsim.cli.completion import FILES, HARDWARE, MODELS, PRESETS
 from kvsim.cli.pool_options import add_pool_options, pool_values
+from kvsim.cli.trace_input import check_seed
 from kvsim.cli.trace_options import add_reading_options, is_closed, read_with_options
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
+    from kvsim.traces.trace import Trace
 
 DEFAULT_OUT: Final = "kvsim-run"
 
@@ -37,11 +39,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def add_scenario_options(group: argparse._ArgumentGroup) -> None:
     """Declare what picks and changes the scenario; ``kvsim plan`` has the same."""
-    group.add_argument(
+    scenario = group.add_argument(
         "--scenario", metavar="FILE|PRESET", help="TOML file, or a preset such as vllm-0.12"
     )
-    group.add_argument("--model", help="bundled name or config.json (default llama-3.1-8b)")
-    group.add_argument("--hardware", help="bundled name or hardware file (default h100-sxm)")
+    model = group.add_argument("--model", help="bundled name or config.json (default llama-3.1-8b)")
+    hardware = group.add_argument(
+        "--hardware", help="bundled name or JSON of a card (default h100-sxm)"
+    )
+    for option, names in ((scenario, PRESETS), (model, MODELS), (hardware, HARDWARE)):
+        option.complete = names  # type: ignore[attr-defined]  # read by shtab
     group.add_argument(
         "--set",
         metavar="TABLE.KEY=VALUE",
@@ -78,18 +84,48 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print; the exit code is 130 where Ctrl-C ended the run early."""
-    from kvsim.cli.progress import Progress
-    from kvsim.sim.run import simulate
-    from kvsim.sim.run_folder import check_run_folder, to_json
+    from kvsim.sim.ctrl_c import ctrl_c_delayed
+    from kvsim.sim.run_folder import to_json
+    from kvsim.sim.run_place import check_run_folder, run_folder_made
 
-    if arguments.seed < 0:
-        raise ValueError(f"--seed is {arguments.seed}; allowed are whole numbers from 0")
     folder = Path(arguments.out)
     check_run_folder(folder)
     scenario = scenario_of(arguments)
+    _check_before_reading(scenario, arguments)
     trace = read_with_options(arguments.trace, arguments)
+    with run_folder_made(folder):
+        result = _simulated(trace, scenario, arguments)
+        with ctrl_c_delayed():
+            result.save(folder)
+            if arguments.json:
+                print(to_json(result.summary), end="")
+            else:
+                _print_table(arguments, result)
+    return 130 if result.engine.partial else 0
+
+
+def _check_before_reading(scenario: Scenario, arguments: argparse.Namespace) -> None:
+    """Refuse at once what needs no trace to be refused: a large one takes minutes to read."""
+    from kvsim.sim.engine_setup import set_up
+    from kvsim.traces.closed_loop import ThinkRule
+    from kvsim.traces.max_tokens import MaxTokensRule
+    from kvsim.traces.rate_scale import parse_rate_scale
+
+    check_seed(arguments.seed)
+    parse_rate_scale(arguments.rate_scale)
+    MaxTokensRule.parse(arguments.assume_max_tokens)
+    if arguments.think_time is not None:
+        ThinkRule.parse(arguments.think_time)
+    set_up(scenario)
+
+
+def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) -> Run:
+    """Simulate as the options say, with a progress bar."""
+    from kvsim.cli.progress import Progress
+    from kvsim.sim.run import simulate
+
     with Progress("requests") as progress:
-        result = simulate(
+        return simulate(
             trace,
             scenario,
             step=arguments.step,
@@ -102,12 +138,6 @@ def run(arguments: argparse.Namespace) -> int:
             num_users=arguments.users,
             on_progress=progress,
         )
-    result.save(folder)
-    if arguments.json:
-        print(to_json(result.summary), end="")
-    else:
-        _print_table(arguments, result)
-    return 130 if result.engine.partial else 0
 
 
 def scenario_of(arguments: argparse.Namespace) -> Scenario:
@@ -162,7 +192,10 @@ def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
 def _print_table(arguments: argparse.Namespace, result: Run) -> None:
     from kvsim.cli.summary_table import summary_lines
     from kvsim.cli.table import wrapped
+    from kvsim.sim.presets import verification
 
     print("\n".join(named_lines(arguments, result.scenario)))
+    if (verified := verification(result.scenario)) is not None:
+        print("\n".join(wrapped(f"rules of {result.scenario.preset}", verified)))
     print("\n".join(summary_lines(result.summary, result.setup.pool_terms)))
     print("\n".join(["", *wrapped("run folder", str(arguments.out))]))

@@ -8,7 +8,7 @@ from kvsim.cli.table import number, seconds, table, wrapped
 from kvsim.sim.memory_shares import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kvsim.sim.memory_terms import MemoryTerm
 
@@ -23,6 +23,10 @@ _LATENCIES: Final = (
 )
 _REFUSED_SHOWN: Final = 5
 _GIB: Final = 2**30
+_MEMORY_LABEL: Final = 24
+_MEMORY_CELL: Final = 16
+_WHILE_WAITING: Final = "while waiting: the last scheduling call had left requests in the queue"
+_NOBODY_WAITED: Final = "no request waited after a scheduling call"
 
 
 def summary_lines(summary: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
@@ -51,6 +55,8 @@ def _facts(summary: Section) -> list[str]:
         shown = ", ".join(requests["refused_ids"][:_REFUSED_SHOWN])
         more = ", ..." if requests["refused"] > _REFUSED_SHOWN else ""
         lines += wrapped("  refused (never fit)", shown + more)
+        for request, reason in list(requests["refused_reasons"].items())[:1]:
+            lines += wrapped("  reason of the first", f"{request}: {reason}")
     named = (("ramp-up", "ramp_up"), ("steady", "steady"), ("drain", "drain"))
     stretches = ", ".join(f"{label} {seconds(phases[name]['seconds'])}" for label, name in named)
     lines += wrapped("window", f"{seconds(window['seconds'])}: {stretches}")
@@ -102,14 +108,18 @@ def _rates(summary: Section) -> list[str]:
 
 
 def _memory(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
-    lines = _pool(memory, pool_terms)
-    every, waiting = memory["all_time"], memory["while_waiting"]
-    rows: list[tuple[str, ...]] = [("KV memory", "all time", "while waiting")]
-    rows += [(state, *_shares((every, waiting), state)) for state in STATES]
-    sums = [sum(part["states_percent"].values()) for part in (every, waiting)]
+    parts = {"all time": memory["all_time"], "while waiting": memory["while_waiting"]}
+    if not memory["while_waiting"]["seconds"]:
+        del parts["while waiting"]
+    rows: list[tuple[str, ...]] = [("KV memory", *parts)]
+    rows += [(state, *_shares(parts.values(), state)) for state in STATES]
+    sums = [sum(part["states_percent"].values()) for part in parts.values()]
     rows.append(("sum", *(f"{total:.2f} %" if total else "-" for total in sums)))
-    rows.append(("over", seconds(every["seconds"]), seconds(waiting["seconds"])))
-    return lines + table(rows, width=56)
+    rows.append(("over", *(seconds(part["seconds"]) for part in parts.values())))
+    about = _WHILE_WAITING if "while waiting" in parts else _NOBODY_WAITED
+    width = _MEMORY_LABEL + _MEMORY_CELL * len(parts)
+    shares = table(rows, first_width=_MEMORY_LABEL, width=width)
+    return [*_pool(memory, pool_terms), *shares, *wrapped("", about, first_width=2)]
 
 
 def _pool(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
@@ -127,7 +137,7 @@ def _pool(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
     return [*wrapped("KV pool", blocks), *lines]
 
 
-def _shares(parts: Sequence[Section], state: str) -> list[str]:
+def _shares(parts: Iterable[Section], state: str) -> list[str]:
     return [f"{part['states_percent'][state]:.2f} %" if part["seconds"] else "-" for part in parts]
 
 

@@ -78,6 +78,7 @@ def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
     from kvsim.traces import read_trace
     from kvsim.traces.answers import apply_answers
     from kvsim.traces.arrivals import arrival_rule, session_start_rule
+    from kvsim.traces.max_tokens import MaxTokensRule
     from kvsim.traces.spread_ties import spread_ties
 
     trace = read_trace(
@@ -95,6 +96,10 @@ def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
     if arguments.spread_ties:
         trace = spread_ties(trace)
     if trace.receipt is not None:
+        if trace.max_tokens is None and "assume_max_tokens" in arguments:
+            text = arguments.assume_max_tokens
+            words = MaxTokensRule.parse(text).words()
+            trace.receipt.notes.append(f"max_tokens by rule {text}: {words}")
         for line in trace.receipt.lines():
             print(line, file=sys.stderr)
     return trace

@@ -18,6 +18,7 @@ from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
+from kvsim.sim.presets import check_known_to_engine
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -55,8 +56,10 @@ def set_up(scenario: Scenario) -> EngineSetup:
     ------
     ValueError
         On an unknown model, hardware or cost source, a pool that nothing is left for, or options
-        that contradict each other, and what is planned but not simulated.
+        that contradict each other, that the preset's engine lacks, and what is planned but not
+        simulated.
     """
+    check_known_to_engine(scenario)
     request = pool_request(scenario)
     model, hardware = request.model, request.hardware
     seats, budget = default_batch(hardware, scenario.engine.entry_point)

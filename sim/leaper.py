@@ -79,8 +79,8 @@ class Leaper(LeapCalls):
 
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
-        if self._requests.refused[index]:
-            self.recorder.refused(index)
+        if (reason := self._requests.refusal(index)) is not None:
+            self.recorder.refused(index, reason)
             return False
         waiting = self._waiting
         waiting.append(index)

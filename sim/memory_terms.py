@@ -147,9 +147,11 @@ def activation_peak(request: PoolRequest, *, samples: bool = True) -> MemoryTerm
     layers = ACTIVATION_BYTES * tokens * width
     if samples and sampler >= layers:
         formula = (
-            f"{LOGIT_BYTES} B x {request.max_num_seqs} seats x {model.vocab_size} vocabulary"
-            f" + {HIDDEN_BYTES} B x {tokens} tokens x {model.hidden_size} hidden"
+            f"{LOGIT_BYTES} B x {request.max_num_seqs:,} seats x {model.vocab_size:,} vocabulary"
+            f" + {HIDDEN_BYTES} B x {tokens:,} tokens x {model.hidden_size:,} hidden"
         )
         return MemoryTerm("activation peak", int(sampler), formula, assumed=True)
-    formula = f"{ACTIVATION_BYTES} B x {tokens} tokens x {width} values of the widest layer part"
+    formula = (
+        f"{ACTIVATION_BYTES} B x {tokens:,} tokens x {width:,} values of the widest layer part"
+    )
     return MemoryTerm("activation peak", int(layers), formula, assumed=True)

@@ -13,7 +13,15 @@ import numpy as np
 
 from kvsim.sim import memory_shares
 from kvsim.sim.phases import Phases, Windows, summarise
-from kvsim.sim.recorder import ABORTED, CAUSES, FINISHED, NOT_SENT, REFUSED, UNFINISHED
+from kvsim.sim.recorder import (
+    ABORTED,
+    CAUSES,
+    FINISHED,
+    NOT_SENT,
+    REFUSALS_KEPT,
+    REFUSED,
+    UNFINISHED,
+)
 from kvsim.sim.request_columns import PS_PER_S, RequestColumns
 from kvsim.sim.verdict import judge
 
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 SCHEMA: Final = "kvsim.summary/1"
-_REFUSED_SHOWN: Final = 20
 
 Summary = dict[str, object]
 
@@ -41,7 +48,7 @@ def summarise_run(
     span_ps = phases.end_ps - phases.first_arrival_ps
     return {
         "schema": SCHEMA,
-        "requests": _requests(trace, columns),
+        "requests": _requests(trace, columns, recorder),
         "window": _window(phases),
         "phases": summarise(phases, columns, windows),
         "verdict": asdict(judge(columns, recorder, phases, windows)),
@@ -57,7 +64,7 @@ def summarise_run(
     }
 
 
-def _requests(trace: Trace, columns: RequestColumns) -> Summary:
+def _requests(trace: Trace, columns: RequestColumns, recorder: Recorder) -> Summary:
     refused = np.flatnonzero(columns.status == REFUSED)
     return {
         "total": len(columns),
@@ -66,7 +73,10 @@ def _requests(trace: Trace, columns: RequestColumns) -> Summary:
         "unfinished": int((columns.status == UNFINISHED).sum()),
         "aborted": int((columns.status == ABORTED).sum()),
         "not_sent": int((columns.status == NOT_SENT).sum()),
-        "refused_ids": [trace.request_id(int(index)) for index in refused[:_REFUSED_SHOWN]],
+        "refused_ids": [trace.request_id(int(index)) for index in refused[:REFUSALS_KEPT]],
+        "refused_reasons": {
+            trace.request_id(index): recorder.refusals[index] for index in sorted(recorder.refusals)
+        },
     }
 
 

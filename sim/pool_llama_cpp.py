@@ -107,7 +107,7 @@ def _share(request: PoolRequest, stage: Stage, context: int) -> RankShare:
     one = slot_bytes(stage.model, context, request.kv_dtype)
     if request.num_blocks is not None:
         kv_bytes = request.num_blocks * one
-        formula = f"{request.num_blocks} slots x {one} B, given"
+        formula = f"{request.num_blocks:,} slots x {one:,} B, given"
         terms: tuple[MemoryTerm, ...] = (MemoryTerm("KV", kv_bytes, formula),)
     elif request.kv_memory_bytes is not None:
         kv_bytes = request.kv_memory_bytes
@@ -135,7 +135,7 @@ def _terms(request: PoolRequest) -> tuple[MemoryTerm, ...]:
     buffer = MemoryTerm(
         "compute buffer",
         compute if request.peak_bytes is None else request.peak_bytes,
-        f"{MICRO_BATCH} tokens x ({model.vocab_size} + {model.hidden_size}) x {FLOAT_BYTES} B"
+        f"{MICRO_BATCH} tokens x ({model.vocab_size:,} + {model.hidden_size:,}) x {FLOAT_BYTES} B"
         if request.peak_bytes is None
         else "given",
         assumed=request.peak_bytes is None,

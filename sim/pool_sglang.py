@@ -89,7 +89,7 @@ def _share(request: PoolRequest, stage: Stage) -> RankShare:
     page = math.ceil(request.block_size * _token_bytes(stage.model, request))
     if request.num_blocks is not None:
         kv_bytes = request.num_blocks * page
-        formula = f"{request.num_blocks} pages x {page} B, given"
+        formula = f"{request.num_blocks:,} pages x {page:,} B, given"
         terms: tuple[MemoryTerm, ...] = (MemoryTerm("KV", kv_bytes, formula),)
     elif request.kv_memory_bytes is not None:
         kv_bytes = request.kv_memory_bytes

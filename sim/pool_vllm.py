@@ -51,7 +51,7 @@ def _share(request: PoolRequest, stage: Stage, block_bytes: int) -> RankShare:
     on_rank = replace(request, model=stage.model)
     if request.num_blocks is not None:
         num_blocks, kv_bytes = request.num_blocks, request.num_blocks * block_bytes
-        formula = f"{num_blocks} blocks x {block_bytes} B, given"
+        formula = f"{num_blocks:,} blocks x {block_bytes:,} B, given"
         terms: tuple[MemoryTerm, ...] = (MemoryTerm("KV", kv_bytes, formula),)
     elif request.kv_memory_bytes is not None:
         kv_bytes = request.kv_memory_bytes

@@ -12,6 +12,9 @@ from typing import Final
 
 _NUMBER: Final = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
 
+LARGEST: Final = 2**63 - 1
+"""What the columns of a run hold: picoseconds (106 days), bytes, tokens."""
+
 _BYTES: Final = {
     "b": 1,
     "kb": 10**3,
@@ -97,4 +100,6 @@ def _parse(value: object, units: dict[str, int], allowed: str, *, bare: bool) ->
         raise ValueError(f"has no unit: expected {allowed}")
     if unit not in units:
         raise ValueError(f"expected {allowed}")
-    return number * units[unit]
+    if (scaled := number * units[unit]) > LARGEST:
+        raise ValueError(f"is too much: expected {allowed}")
+    return scaled

@@ -28,6 +28,8 @@ REFUSED: Final = 2
 ABORTED: Final = 3  # the client gave up
 NOT_SENT: Final = 4  # its session had ended before
 
+REFUSALS_KEPT: Final = 20
+
 MEMORY: Final = ("blank", "cached", "empty", "duplicate", "never", "running", "window")
 """Integrals kept per window, in slot-ps unless said otherwise.
 
@@ -65,6 +67,8 @@ class Recorder:
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first.
     num_stalls, longest_stall_ps, num_steps, num_evicted_blocks, num_preemptions : int
+    refusals : dict of int to str
+        Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
         Requests that finished, were refused or given up.
     end_ps : int
@@ -104,6 +108,7 @@ class Recorder:
         self.num_steps = 0
         self.num_evicted_blocks = 0
         self.num_preemptions = 0
+        self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.end_ps = 0
         self.num_steps_outside = 0
@@ -257,10 +262,13 @@ class Recorder:
 
     # ---- requests --------------------------------------------------------------------------
 
-    def refused(self, index: int) -> None:
-        """A request that can never run."""
+    def refused(self, index: int, reason: str) -> None:
+        """A request that can never run, and why."""
         self.num_ended += 1
         self.status[index] = REFUSED
+        self.refusals[index] = reason
+        if len(self.refusals) > REFUSALS_KEPT:
+            del self.refusals[max(self.refusals)]
 
     def admitted(self, index: int, now_ps: int, hit_tokens: int, *, resumed: bool) -> None:
         """A request enters the running list with a hit."""

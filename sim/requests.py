@@ -6,7 +6,7 @@ are applied, policies never see it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 PS_PER_NS = 1000
+
+Tokens = TypeVar("Tokens", int, "NDArray[np.int64]")
 
 
 def _ints(column: NDArray[np.int64]) -> memoryview[int]:
@@ -95,12 +97,15 @@ class Requests:
         tokens = prompts + outputs - 1
         if config.async_scheduling:
             tokens = tokens + ~foreseen  # one token is computed past a stop token
-        num_full = sum(group.sliding_window is None for group in config.kv_groups)
-        needed = num_full * -(-tokens // config.block_size)
-        never = (prompts >= config.max_model_len) | (needed > self._usable_blocks)
+        never = (prompts >= config.max_model_len) | (self._blocks(tokens) > self._usable_blocks)
         if not config.enable_chunked_prefill:
             never |= prompts > config.max_num_batched_tokens
         return never
+
+    def _blocks(self, tokens: Tokens) -> Tokens:
+        """Blocks that the groups of full attention need for so many tokens."""
+        num_full = sum(group.sliding_window is None for group in self.config.kv_groups)
+        return num_full * -(-tokens // self.config.block_size)
 
     def refusal(self, index: int) -> str | None:
         """Why a request can never run, in words; ``None`` where it can."""
@@ -108,12 +113,14 @@ class Requests:
             return None
         prompt, config = self.prompt_tokens[index], self.config
         if prompt >= config.max_model_len:
-            return f"prompt of {prompt} tokens >= max_model_len {config.max_model_len}"
+            return f"prompt of {prompt:,} tokens >= max_model_len {config.max_model_len:,}"
         if not config.enable_chunked_prefill and prompt > config.max_num_batched_tokens:
-            return f"prompt of {prompt} tokens > budget {config.max_num_batched_tokens}, unchunked"
-        num_full = sum(group.sliding_window is None for group in config.kv_groups)
-        needed = num_full * -(-(prompt + self._num_outputs[index] - 1) // config.block_size)
-        return f"needs {needed} blocks, the pool has {self._usable_blocks}"
+            return (
+                f"prompt of {prompt:,} tokens > budget {config.max_num_batched_tokens:,}, unchunked"
+            )
+        tokens = prompt + self._num_outputs[index] - 1
+        tokens += config.async_scheduling and not self.foreseen[index]
+        return f"needs {self._blocks(tokens):,} blocks, the pool has {self._usable_blocks:,}"
 
     def num_covered(self, index: int) -> int:
         """Leading full blocks of the request that have a public key."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
+from kvsim.sim.presets import verification
 from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
@@ -54,6 +55,7 @@ class Run:
             "trace": {"name": self.trace.name, "sha256": self.trace.sha256},
             "scenario": {
                 "preset": self.scenario.preset,
+                "verified": verification(self.scenario),
                 "model": self.scenario.model.name,
                 "hardware": self.scenario.hardware.name,
             },

@@ -1,8 +1,8 @@
 """A run on disk: ``manifest.json``, ``summary.json``, two parquet files and ``report.html``.
 
 The same trace, scenario and seed give the same bytes: no times of day, sorted keys, fixed ids.
-All files are written under temporary names and renamed at the end, the manifest last, so a folder
-with a manifest holds a whole run.
+All files are written under temporary names. Then the manifest of an earlier run goes first and the
+new one comes last, so a folder with a manifest holds a whole run, of one simulation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.report import report_html
+from kvsim.sim.run_place import MANIFEST, SCHEMA, check_run_folder, draft_name, naming_folder
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario_loader import scenario_to_dict
 
@@ -27,38 +29,8 @@ if TYPE_CHECKING:
 
     from kvsim.sim.run import Run
 
-MANIFEST: Final = "manifest.json"
-SCHEMA: Final = "kvsim.manifest/1"
 ROWS_PER_SLICE: Final = 16_384
 _PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
-
-
-def _draft(name: str) -> str:
-    return f".{name}.part"
-
-
-_FILES: Final = ("requests.parquet", "series.parquet", "summary.json", "report.html", MANIFEST)
-_DRAFTS: Final = frozenset(map(_draft, _FILES))
-"""What a run that was killed while it wrote may leave behind."""
-
-
-def check_run_folder(folder: Path) -> None:
-    """Refuse a place that exists and is neither an empty folder nor an earlier run.
-
-    Raises
-    ------
-    ValueError
-        With the folder's name and the remedy.
-    """
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is a file; --out needs a folder")
-    strange = any(path.name not in _DRAFTS for path in folder.iterdir())
-    if strange and not _is_run(folder):
-        raise ValueError(
-            f"{folder} exists and is not a run of kvsim; choose another folder or empty it"
-        )
 
 
 def write_run(run: Run, folder: Path) -> None:
@@ -69,10 +41,10 @@ def write_run(run: Run, folder: Path) -> None:
     ValueError
         As :func:`check_run_folder`.
     OSError
-        Where the files cannot be written; files of an earlier run then stay whole.
+        Where the files cannot be written; it names the folder. Unless the fault comes while the
+        new files are renamed, an earlier run stays whole.
     """
     check_run_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     writers: dict[str, Callable[[Path], object]] = {
         "requests.parquet": lambda path: _write_requests(run, path),
         "series.parquet": lambda path: _write_series(run, path),
@@ -80,15 +52,18 @@ def write_run(run: Run, folder: Path) -> None:
         "report.html": lambda path: _write_report(run, path),
         MANIFEST: lambda path: path.write_text(to_json(manifest(run)), encoding="utf-8"),
     }
-    drafts = {name: folder / _draft(name) for name in writers}
-    try:
-        for name, write in writers.items():
-            write(drafts[name])
-        for name, draft in drafts.items():
-            draft.replace(folder / name)
-    finally:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
+    drafts = {name: folder / draft_name(name) for name in writers}
+    with ctrl_c_delayed(), naming_folder(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            for name, write in writers.items():
+                write(drafts[name])
+            (folder / MANIFEST).unlink(missing_ok=True)
+            for name, draft in drafts.items():
+                draft.replace(folder / name)
+        finally:
+            for draft in drafts.values():
+                draft.unlink(missing_ok=True)
 
 
 def manifest(run: Run) -> dict[str, object]:
@@ -117,14 +92,6 @@ def manifest(run: Run) -> dict[str, object]:
 def to_json(document: object) -> str:
     """JSON text with sorted keys; nan is a fault, never a number."""
     return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
-
-
-def _is_run(folder: Path) -> bool:
-    try:
-        document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(document, dict) and document.get("schema") == SCHEMA
 
 
 def _write_requests(run: Run, path: Path) -> None:

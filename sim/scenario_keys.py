@@ -7,15 +7,22 @@ loader adds the place. Rules travel in the dataclass fields of :mod:`kvsim.sim.s
 from __future__ import annotations
 
 from dataclasses import Field, dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from kvsim.policies.scheduler_config import KVGroup
-from kvsim.sim.quantities import format_duration, format_size, parse_duration_ps, parse_size_bytes
+from kvsim.sim.quantities import (
+    LARGEST,
+    format_duration,
+    format_size,
+    parse_duration_ps,
+    parse_size_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,15 @@ def rule_of(item: Field[object]) -> Rule:
 def name_of(item: Field[object]) -> str:
     """TOML name of a dataclass field made by :func:`key`."""
     return cast("str", item.metadata["name"]) or item.name
+
+
+def shown(value: object) -> str:
+    """Return a value as it stands in a message: cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def choice(*values: str, later: str = "") -> Rule:
@@ -137,6 +153,8 @@ def _number(kind: type, allowed: str, test: Callable[[float], bool], optional: b
         accepted = (int, float) if kind is float else (int,)
         if isinstance(value, bool) or not isinstance(value, accepted) or not test(value):
             raise ValueError(f"expected {allowed}")
+        if value > LARGEST:
+            raise ValueError(f"expected {allowed}, at most 2^63 - 1")
         return kind(value)
 
     return Rule(parse, optional=optional)

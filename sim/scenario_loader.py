@@ -10,17 +10,16 @@ from __future__ import annotations
 import difflib
 import tomllib
 from dataclasses import fields, replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from kvsim.sim.presets import load_preset, preset_names
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
-from kvsim.sim.scenario_keys import name_of, rule_of
+from kvsim.sim.scenario_keys import name_of, rule_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from dataclasses import Field
-    from importlib.resources.abc import Traversable
 
 _TABLES: Final = {item.name: item for item in fields(Scenario) if item.name != "preset"}
 _ELSEWHERE: Final = {
@@ -29,12 +28,6 @@ _ELSEWHERE: Final = {
     "num_blocks": "engine.num_gpu_blocks_override",
 }
 """Names that people try, and the key they mean."""
-
-
-def preset_names() -> list[str]:
-    """Names of the bundled presets, sorted."""
-    names = (entry.name for entry in _preset_folder().iterdir())
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
@@ -50,8 +43,7 @@ def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
     """
     name = str(source)
     if name in preset_names():
-        text = (_preset_folder() / f"{name}.toml").read_text(encoding="utf-8")
-        return replace(_apply(Scenario(), _tables_of(text, name), name), preset=name)
+        return replace(_apply(Scenario(), load_preset(name).tables, name), preset=name)
     path = Path(source)
     if not path.exists():
         near = _nearest(name, preset_names())
@@ -101,17 +93,21 @@ def parse_settings(settings: Iterable[str]) -> dict[str, object]:
     Raises
     ------
     ValueError
-        Where a text holds no ``=``.
+        Where a text holds no ``=``, or more than one line.
     """
     values: dict[str, object] = {}
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
-            raise ValueError(f"--set {setting!r} is not of the form table.key=value")
+            raise ValueError(f"--set {shown(setting)} is not of the form table.key=value")
+        if len(setting.splitlines()) > 1:
+            raise ValueError(f"--set {shown(setting)} has several lines: give --set for each key")
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
+        except ValueError:  # Python reads no integers of thousands of digits
+            raise ValueError(f"--set {shown(setting)} has too many digits") from None
         values[path.strip()] = value
     return values
 
@@ -135,18 +131,16 @@ def scenario_to_toml(scenario: Scenario) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _preset_folder() -> Traversable:
-    return resources.files("kvsim.sim") / "presets"
-
-
 def _tables_of(text: str, place: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{place}: not TOML: {error}") from None
+    except ValueError:  # Python reads no integers of thousands of digits
+        raise ValueError(f"{place}: a number in it has too many digits") from None
 
 
-def _apply(scenario: Scenario, tables: dict[str, object], place: str) -> Scenario:
+def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scenario:
     before = f"{place}: " if place else ""
     changed = {}
     for table_name, content in tables.items():
@@ -156,7 +150,9 @@ def _apply(scenario: Scenario, tables: dict[str, object], place: str) -> Scenari
                 f"{before}unknown table [{table_name}]{near}; tables are {', '.join(_TABLES)}"
             )
         if not isinstance(content, dict):
-            raise ValueError(f"{before}{table_name} = {content!r} must be a table [{table_name}]")
+            raise ValueError(
+                f"{before}{table_name} = {shown(content)} must be a table [{table_name}]"
+            )
         table = getattr(scenario, table_name)
         keys = {name_of(item): item for item in fields(table)}
         values = {}
@@ -181,7 +177,7 @@ def _read(item: Field[object], value: object, path: str) -> object:
         return rule.parse(value)
     except ValueError as error:
         more = ", or 'none'" if rule.optional else ""
-        raise ValueError(f"{path} = {value!r}: {error}{more}") from None
+        raise ValueError(f"{path} = {shown(value)}: {error}{more}") from None
 
 
 def _shown(item: Field[object], table: object) -> object:

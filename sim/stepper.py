@@ -121,8 +121,8 @@ class Stepper:
 
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
-        if self._requests.refused[index]:
-            self.recorder.refused(index)
+        if (reason := self._requests.refusal(index)) is not None:
+            self.recorder.refused(index, reason)
             return False
         sequence = self._requests.sequence(index)
         self.state.waiting.push(sequence)
@@ -276,7 +276,7 @@ class Stepper:
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""
         sequence = self.state.waiting.pop()
-        self.recorder.refused(sequence.index)
+        self.recorder.refused(sequence.index, "does not fit even when nothing else runs")
         self._refused.append(sequence.index)
         self.recorder.queue(now_ps, len(self.state.waiting))
 
@@ -303,7 +303,9 @@ class Stepper:
             sequence = step.preempted[-1].sequence
             self.state.waiting.remove(sequence)
             sequence.aborted = True  # a late token is dropped
-            self.recorder.refused(sequence.index)
+            self.recorder.refused(
+                sequence.index, "it and others put each other out and get no further"
+            )
             self._refused.append(sequence.index)
             self.recorder.queue(now_ps, len(self.state.waiting))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -73,3 +74,11 @@ def test_reading_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
         ["own.csv", "2,000"],
         ["own.parquet", "2,000"],
     ]
+
+
+def test_the_page_of_figures_is_the_one_that_the_script_writes() -> None:
+    root = Path(__file__).resolve().parents[1]
+    written = (root / "docs/performance.md").read_text("utf-8")
+    template = runpy.run_path(str(root / "benchmarks/page.py"))["PAGE"]
+    for fixed in re.split(r"Measured on .*|\{\w+\}", template):
+        assert fixed in written

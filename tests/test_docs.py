@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from kvsim.cli.main import COMMANDS as COMMAND_MODULES
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = (
@@ -85,6 +87,14 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_readme_has_the_commands_that_ci_runs(command: str) -> None:
     assert command in (ROOT / "README.md").read_text("utf-8")
     assert command in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_readme_names_every_command() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for module in COMMAND_MODULES:
+        assert f"`kvsim {module.__name__.rpartition('.')[2]}" in readme
+    for what in ("info", "reuse", "convert", "sample", "slice", "synth", "fetch"):
+        assert re.search(rf"^\| `kvsim trace .*\b{what}\b", readme, re.MULTILINE), what
 
 
 def test_a_page_is_split_into_blocks() -> None:

@@ -33,6 +33,14 @@ class MaxTokensRule:
         """Tell whether the rule looks at true output lengths, which no engine knows."""
         return self.factor is not None
 
+    def words(self) -> str:
+        """Say what the rule assumes."""
+        if self.count is not None:
+            return f"{self.count:,} for each request"
+        if self.factor is not None:
+            return f"{float(self.factor):g} times the true output, which no engine knows"
+        return "the room that max_model_len leaves after the prompt"
+
     @classmethod
     def parse(cls, text: str) -> MaxTokensRule:
         """Read ``model``, ``N`` or ``factor(x)``; :class:`TraceError` names the choices."""

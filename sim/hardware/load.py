@@ -1,4 +1,4 @@
-"""The bundled cards, by name."""
+"""The bundled cards, by name, and cards from files."""
 
 from __future__ import annotations
 
@@ -6,33 +6,20 @@ import difflib
 import json
 from functools import cache
 from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kvsim.sim.hardware.spec import HardwareSpec
+from kvsim.sim.hardware.card_file import card_of, read_card
 
-MIB = 1 << 20
+if TYPE_CHECKING:
+    from kvsim.sim.hardware.spec import HardwareSpec
 
 
 @cache
 def _cards() -> dict[str, HardwareSpec]:
     file = resources.files("kvsim.sim.hardware") / "cards.json"
     table = json.loads(file.read_text(encoding="utf-8"))
-    cards = {}
-    for name, row in table.items():
-        card = HardwareSpec(
-            name=name,
-            product=row["product"],
-            kind=row["kind"],
-            total_bytes=row["total_mib"] * MIB,
-            bandwidth_bytes_per_s=row["bandwidth_gb_per_s"] * 1e9,
-            peak_flop_per_s={dtype: t * 1e12 for dtype, t in row["peak_tflop_per_s"].items()},
-            link=row["link"],
-            link_bytes_per_s=row["link_gb_per_s"] * 1e9,
-            host_link_bytes_per_s=row["host_link_gb_per_s"] * 1e9,
-            source=row["source"],
-        )
-        card.check()
-        cards[name] = card
-    return cards
+    return {name: card_of(name, row) for name, row in table.items()}
 
 
 def bundled_hardware() -> tuple[str, ...]:
@@ -41,11 +28,19 @@ def bundled_hardware() -> tuple[str, ...]:
 
 
 def load_hardware(name: str) -> HardwareSpec:
-    """Card by name. Raises ``ValueError`` with the nearest name and all choices."""
+    """Card by name or from a file. Raises ``ValueError`` with the nearest name and all choices."""
     cards = _cards()
     if name.lower() in cards:
         return cards[name.lower()]
+    if Path(name).is_file():
+        card = read_card(Path(name))
+        if card.name in cards:
+            raise ValueError(
+                f"hardware file {name}: {card.name!r} is a bundled card; give it another name"
+            )
+        return card
     longer = sorted(card for card in cards if name and card.startswith(name.lower()))
     near = longer or difflib.get_close_matches(name.lower(), cards, n=1, cutoff=0.4)
     hint = f"; nearest is {' or '.join(map(repr, near))}" if near else ""
-    raise ValueError(f"hardware {name!r} is not bundled{hint}; bundled: {', '.join(sorted(cards))}")
+    known = ", ".join(sorted(cards))
+    raise ValueError(f"hardware {name!r} is neither a file nor bundled{hint}; bundled: {known}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 
@@ -111,7 +113,31 @@ def test_completion_scripts_know_the_commands(
     shell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["completion", shell]) == 0
-    assert "--rate-scale" in capsys.readouterr().out
+    script = capsys.readouterr().out
+    assert "--rate-scale" in script
+    assert re.search(r"_kvsim_presets\(\) \{ .*vllm-0\.12 .*vllm-0\.32-sync", script)
+    assert re.search(r"_kvsim_hardware\(\) \{ .*h100-sxm", script)
+    assert script.count("_kvsim_models") >= 2, "defined and used"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out + "\n_kvsim_presets vllm-0.1\n"
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=False)
+    assert done.stdout == "vllm-0.12\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "near"),
+    [(["simulat"], "simulate"), (["trace", "sinth"], "synth"), (["completion", "zhs"], "zsh")],
+)
+def test_a_misspelt_command_names_the_nearest(
+    command: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(command)
+    assert f"did you mean '{near}'?" in capsys.readouterr().err
 
 
 def test_a_closed_stderr_stays_closed(

@@ -44,12 +44,31 @@ def test_the_table_fits_80_columns_and_names_its_defaults(
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     assert lines[0] == (f"defaults: preset {DEFAULT_PRESET}, model llama-3.1-8b, hardware h100-sxm")
+    assert (
+        lines[1]
+        == f"rules of {DEFAULT_PRESET}      schedule verified step by step against recorded logs"
+    )
     assert max(len(line) for line in lines) <= 80
-    for word in ("verdict", "TTFT", "goodput", "KV memory", "while waiting", "step cost"):
+    for word in ("verdict", "TTFT", "goodput", "KV memory", "step cost"):
         assert word in printed.out
     assert "60 read" in printed.err
     assert "60 read" not in printed.out
     assert (tmp_path / "kvsim-run" / "manifest.json").exists()
+
+
+def test_the_column_of_waiting_is_explained_and_shown_only_where_requests_waited(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["simulate", *FEW]) == 0
+    idle = capsys.readouterr().out
+    assert "\n  no request waited after a scheduling call\n" in idle
+    assert "while waiting" not in idle
+    assert "x 1,024 seats x 128,256 vocabulary" in idle
+    assert main(["simulate", *FEW, "--num-blocks", "300", "--rate-scale", "20"]) == 0
+    busy = capsys.readouterr().out
+    assert "KV memory                       all time   while waiting\n" in busy
+    assert "  while waiting: the last scheduling call had left requests in the queue\n" in busy
+    assert max(map(len, busy.splitlines())) <= 80
 
 
 def test_given_names_are_told_apart_from_defaults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,6 +167,80 @@ def test_a_strange_folder_is_refused_before_the_run(
     assert "thesis exists and is not a run of kvsim" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_made_is_told_before_the_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    assert main(["simulate", "absent.csv", "--out", "file/run"]) == 2
+    assert "file is a file, so file/run cannot be made" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_is_told_with_the_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_run: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kvsim.sim.run_folder.report_html", fail)
+    assert main(["simulate", *FEW, "--out", "a/b"]) == 2
+    told = "kvsim: the run cannot be written into a/b: No space left on device"
+    assert capsys.readouterr().err.splitlines()[-1] == told
+    assert not (tmp_path / "a").exists(), "what was made for it is taken away"
+
+
+def test_a_second_ctrl_c_loses_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press_again(_run: object) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "report"
+
+    monkeypatch.setattr("kvsim.sim.run_folder.report_html", press_again)
+    assert main(["simulate", *FEW]) == 130
+    printed = capsys.readouterr()
+    assert "step cost" in printed.out, "the table is printed"
+    assert printed.err.splitlines()[-1] == "kvsim: stopped"
+    assert (tmp_path / "kvsim-run" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--model", "llama-3.1-9b"), "llama-3.1-8b"),
+        (("--hardware", "h999"), "h200"),
+        (("--hardware", "t4"), "leaves -3.40 GiB for KV on t4"),
+        (("--rate-scale", "0"), "rate scale '0'"),
+        (("--assume-max-tokens", "oracle"), "--assume-max-tokens is 'oracle'"),
+        (("--think-time", "5"), "--think-time is '5'"),
+        (("--seed", "-1"), "--seed is -1"),
+        (("--num-blocks", "9" * 400), "999...: expected a whole number >= 2, at most 2^63 - 1"),
+        (("--num-blocks", "9" * 5000), "999...: expected a whole number >= 2"),
+    ],
+)
+def test_what_needs_no_trace_is_refused_before_it_is_read(
+    options: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "absent.csv", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("model", "the room that max_model_len leaves after the prompt"),
+        ("1024", "1,024 for each request"),
+        ("factor(1.5)", "1.5 times the true output, which no engine knows"),
+    ],
+)
+def test_the_receipt_says_what_max_tokens_is_assumed(
+    rule: str, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("arrival_ns,prompt_tokens,output_tokens\n0,10,5\n")
+    assert main(["simulate", "a.csv", "--assume-max-tokens", rule]) == 0
+    receipt = " ".join(capsys.readouterr().err.split())
+    assert f"max_tokens by rule {rule}: {words}" in receipt
+
+
 def test_linear_cost_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--set", "cost.source=linear", "--set", "cost.base=4ms")
     document = summary(capsys, *options, "--num-blocks", "500")
@@ -186,6 +279,25 @@ def test_answers_that_the_model_length_cuts_are_noted(
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any("1 answers were cut short, by 400 tokens" in note for note in notes)
     assert any("num_samples is not simulated: 1 requests" in note for note in notes)
+
+
+def test_refused_requests_come_with_the_reason_and_what_was_not_sent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = "arrival_ns,prompt_tokens,output_tokens,session,turn\n"
+    rows += "0,2000,5,a,0\n5,10,20,a,1\n6,900,50,b,0\n"
+    (tmp_path / "long.csv").write_text(rows)
+    command = ["simulate", "long.csv", "--arrivals", "closed", "--think-time", "1s"]
+    command += ["--max-model-len", "1000", "--num-blocks", "51"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "refused 2, unfinished 0, not sent 1" in printed
+    assert "reason of the first   r0000: prompt of 2,000 tokens >= max_model_len 1,000" in printed
+    saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
+    assert saved["requests"]["refused_reasons"] == {
+        "r0000": "prompt of 2,000 tokens >= max_model_len 1,000",
+        "r0002": "needs 60 blocks, the pool has 50",
+    }
 
 
 def test_a_seed_below_zero_and_a_scenario_that_is_no_text_are_named(

@@ -70,7 +70,7 @@ def three_requests() -> tuple[Trace, Recorder]:
     recorder.admitted(1, 260 * MS, 48, resumed=True)
     recorder.stall(1, 60 * MS)
     recorder.finished(1, 310 * MS, 3)
-    recorder.refused(2)
+    recorder.refused(2, "needs 9 blocks, the pool has 7")
     recorder.num_steps, recorder.num_steps_outside = 5, 1
     recorder.num_evicted_blocks = 7
     return trace, recorder

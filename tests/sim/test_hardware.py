@@ -1,6 +1,8 @@
 """Cards: what the driver reports, peaks by dtype, server defaults."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 
@@ -47,8 +49,46 @@ def test_a_dtype_without_units_runs_at_the_next_wider_one() -> None:
 
 def test_errors_name_the_choices() -> None:
     with pytest.raises(
-        ValueError, match=r"'h100-xsm' is not bundled; nearest is 'h100-sxm'; bundled"
+        ValueError,
+        match=r"'h100-xsm' is neither a file nor bundled; nearest is 'h100-sxm'; bundled",
     ):
         load_hardware("h100-xsm")
     with pytest.raises(ValueError, match="bandwidth_bytes_per_s=0 must be > 0"):
         dataclasses.replace(load_hardware("h100-sxm"), bandwidth_bytes_per_s=0).check()
+
+
+CARD = {"total_mib": 49152, "bandwidth_gb_per_s": 864, "peak_tflop_per_s": {"bf16": 181}}
+
+
+def test_a_card_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "my-card.json"
+    file.write_text(json.dumps(CARD))
+    card = load_hardware(str(file))
+    assert (card.name, card.product, card.kind, card.link) == ("my-card", "my-card", "gpu", "none")
+    assert (card.total_gib, card.peak("bf16")) == (48, 181e12)
+    file.write_text(json.dumps({**CARD, "name": "l48", "link_gb_per_s": 32, "kind": "cpu"}))
+    card = load_hardware(str(file))
+    assert (card.name, card.kind, card.link_bytes_per_s) == ("l48", "cpu", 32e9)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("[", "c.json: not JSON"),
+        ([], "c.json: holds no table"),
+        ({**CARD, "total_mb": 3}, "unknown key 'total_mb'; nearest is 'total_mib'; keys"),
+        ({**CARD, "total_mib": "3"}, "total_mib = '3' must be a number from 0"),
+        ({**CARD, "total_mib": 0}, "total_bytes=0 must be > 0"),
+        ({**CARD, "product": 3}, "product = 3 must be text"),
+        ({**CARD, "kind": "tpu"}, "kind = 'tpu'; kinds are gpu, apple, cpu"),
+        ({**CARD, "peak_tflop_per_s": {}}, "peak_tflop_per_s must be a table"),
+        ({"total_mib": 3}, "'bandwidth_gb_per_s' is missing; needed: total_mib"),
+        ({**CARD, "name": "h100-sxm"}, "'h100-sxm' is a bundled card; give it another name"),
+        ({"format": "kvsim-profile/1", "hardware": "l4"}, "cost.source=.*c.json, with --hardware"),
+    ],
+)
+def test_errors_of_a_card_file_name_the_key(tmp_path: Path, row: object, message: str) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(row if isinstance(row, str) else json.dumps(row))
+    with pytest.raises(ValueError, match=message):
+        load_hardware(str(file))

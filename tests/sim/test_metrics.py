@@ -37,6 +37,7 @@ def test_requests_and_window(three_requests: Run3, pool: PoolShape) -> None:
         "aborted": 0,
         "not_sent": 0,
         "refused_ids": ["r0002"],
+        "refused_reasons": {"r0002": "needs 9 blocks, the pool has 7"},
     }
     assert summary["window"] == {
         "seconds": 0.31,

@@ -146,7 +146,7 @@ def test_a_request_from_first_call_to_end() -> None:
     recorder.stall(1, 250)
     recorder.stall(1, 100)
     recorder.finished(1, 900, 7)
-    recorder.refused(2)
+    recorder.refused(2, "needs 9 blocks, the pool has 7")
     assert list(recorder.status) == [UNFINISHED, FINISHED, REFUSED]
     assert list(recorder.first_scheduled_ps) == [-1, 100, -1]
     assert list(recorder.hit_tokens) == [0, 32, 0]
@@ -158,3 +158,10 @@ def test_a_request_from_first_call_to_end() -> None:
     assert list(recorder.output_tokens) == [0, 7, 0]
     assert (recorder.num_stalls, recorder.longest_stall_ps, recorder.num_preemptions) == (2, 250, 1)
     assert (recorder.gaps.num, recorder.gaps.sum_ps) == (2, 350)
+
+
+def test_reasons_are_kept_for_the_first_refused_of_the_trace() -> None:
+    recorder = Recorder(50)
+    for index in reversed(range(30)):
+        recorder.refused(index, f"reason {index}")
+    assert recorder.refusals == {index: f"reason {index}" for index in range(20)}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +14,8 @@ import pytest
 
 from kvsim.sim import run_folder
 from kvsim.sim.recorder import Recorder
-from kvsim.sim.run_folder import check_run_folder, write_run
+from kvsim.sim.run_folder import write_run
+from kvsim.sim.run_place import check_run_folder
 from kvsim.sim.scenario import Scenario
 from kvsim.sim.scenario_loader import scenario_from_dict
 from kvsim.traces.trace import Trace
@@ -120,7 +124,7 @@ def test_a_failed_write_leaves_the_earlier_run_whole(
         raise OSError("disk full")
 
     monkeypatch.setattr(run_folder, "report_html", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError, match=f"cannot be written into {tmp_path}: disk full"):
         write_run(make_run(*three_requests, partial=True), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -136,4 +140,80 @@ def test_drafts_of_a_killed_run_are_no_obstacle(
 ) -> None:
     (tmp_path / ".requests.parquet.part").write_bytes(b"PAR1")
     make_run(*three_requests).save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
+
+
+def test_places_that_cannot_hold_a_run_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match=r"file is a file, so .*file/a/b cannot be made; --out"):
+        check_run_folder(tmp_path / "file" / "a" / "b")
+    (tmp_path / "link").symlink_to("nowhere")
+    for place in ("link", "link/a"):
+        with pytest.raises(ValueError, match="link is a link to nowhere, which does not exist"):
+            check_run_folder(tmp_path / place)
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
+    with pytest.raises(ValueError, match=f"{tmp_path} may not be written"):
+        check_run_folder(tmp_path / "a" / "b")
+
+
+def test_what_a_killed_overwriting_leaves_is_written_over(
+    three_requests: Run3, make_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    write_run(make_run(*three_requests), tmp_path)
+    (tmp_path / "manifest.json").rename(tmp_path / ".manifest.json.part")
+    check_run_folder(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match="is not a run of kvsim"):
+        check_run_folder(tmp_path)
+
+
+def test_a_manifest_is_there_only_with_a_whole_run(
+    three_requests: Run3,
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = make_run(*three_requests)
+    write_run(run, tmp_path)
+    seen = []
+    replace = type(tmp_path).replace
+
+    def watched(self: Path, target: Path) -> Path:
+        seen.append((target.name, (tmp_path / "manifest.json").exists()))
+        return replace(self, target)
+
+    monkeypatch.setattr(type(tmp_path), "replace", watched)
+    write_run(run, tmp_path)
+    assert seen[-1] == ("manifest.json", False)
+    assert [there for _, there in seen] == [False] * 5
+
+
+def test_ctrl_c_waits_until_the_run_is_written(
+    three_requests: Run3,
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = make_run(*three_requests)
+
+    def interrupted(_run: Run) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "report"
+
+    monkeypatch.setattr(run_folder, "report_html", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        write_run(run, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_run_is_written_from_another_thread(
+    three_requests: Run3, make_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    thread = threading.Thread(target=write_run, args=(make_run(*three_requests), tmp_path))
+    thread.start()
+    thread.join()
     assert sorted(path.name for path in tmp_path.iterdir()) == FILES

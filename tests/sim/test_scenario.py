@@ -1,17 +1,17 @@
 """Scenario files, presets, settings and their errors."""
 
-import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.sim.engine_setup import set_up
+from kvsim.sim.presets import load_preset, preset_names, verification
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import (
     load_scenario,
     parse_settings,
-    preset_names,
     scenario_from_dict,
     scenario_to_dict,
     scenario_to_toml,
@@ -67,10 +67,37 @@ def test_presets_are_rows_of_the_engine_history(preset: str) -> None:
 
 
 def test_every_preset_says_how_it_was_verified() -> None:
-    folder = Path(__file__).resolve().parents[2] / "sim" / "presets"
     for name in preset_names():
-        comment = (folder / f"{name}.toml").read_text("utf-8").split("\n\n")[0]
-        assert re.search("erified", comment), name
+        preset = load_preset(name)
+        assert preset.engine.startswith("vLLM 0.")
+        recorded = name.startswith("vllm-0.32")
+        assert ("against recorded logs" in preset.verified) == recorded, name
+        assert ("read from its sources" in preset.verified) != recorded, name
+    assert verification(Scenario()) is None
+    assert verification(Scenario.load()) == load_preset(DEFAULT_PRESET).verified
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("queue.policy=priority", "queue.policy = priority: preset vllm-0.8 stands for vLLM 0.8.5"),
+        ("engine.async_scheduling=true", "engine.async_scheduling = true: preset vllm-0.8"),
+        ("engine.async_scheduling=none", "engine.async_scheduling = none: preset vllm-0.8"),
+    ],
+)
+def test_a_preset_refuses_what_its_engine_lacks(setting: str, message: str) -> None:
+    values = parse_settings([setting])
+    with pytest.raises(ValueError, match=message):
+        set_up(Scenario.load("vllm-0.8").with_values(values))
+    set_up(Scenario.load("vllm-0.12").with_values(values))
+    set_up(Scenario().with_values(values))
+
+
+def test_what_a_preset_lacks_is_written_with_keys_and_values_that_exist() -> None:
+    for name in preset_names():
+        for path, lack in load_preset(name).lacks.items():
+            for value in lack.values:
+                Scenario().with_values({path: value})
 
 
 def test_open_keys_follow_the_hardware_and_given_ones_do_not() -> None:
@@ -143,6 +170,13 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("block_size=16", r"not of the form table.key \(did you mean 'engine.block_size'\?"),
         ("engine.block_size", r"--set 'engine.block_size' is not of the form table.key=value"),
         ("model.name=", "expected a bundled model name"),
+        ("a.b=1\nx=2", r"--set 'a.b=1\\nx=2' has several lines: give --set for each key"),
+        ("engine.block_size=" + "9" * 5000, r"--set 'engine.block_size=99.*\.\.\. has too many di"),
+        ("engine.block_size=" + "9" * 99, r"= 9{60}\.\.\.: expected .* >= 1, at most 2\^63 - 1"),
+        ("engine.block_size=0x" + "f" * 5000, "= a number of thousands of digits: expected a whol"),
+        ('slo.ttft="' + "9" * 5000 + 's"', "is too much: expected a time with its unit"),
+        ("engine.kv_memory=9999999EB", "expected a size"),
+        ("engine.kv_memory=99999999999TB", "is too much: expected a size"),
     ],
 )
 def test_errors_name_place_value_and_choices(setting: str, message: str) -> None:
@@ -178,6 +212,7 @@ def test_a_file_stands_on_its_preset(tmp_path: Path) -> None:
     [
         ("engine = 3", r"mine.toml: engine = 3 must be a table \[engine\]"),
         ("[engine", "mine.toml: not TOML: "),
+        ("[engine]\nblock_size = " + "9" * 5000, "mine.toml: a number in it has too many digits"),
         ('preset = "vllm-0.13"', "unknown .did you mean 'vllm-0.32'.*presets are vllm-0.12, "),
         ("preset = 3", "preset = 3 is unknown"),
         ("[engine]\nblocksize = 3", "mine.toml: unknown key engine.blocksize .did you mean"),

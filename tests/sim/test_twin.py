@@ -169,6 +169,7 @@ _NUMBERS = (
     "num_steps_outside",
     "num_evicted_blocks",
     "num_preemptions",
+    "refusals",
     "end_ps",
 )
 _GAPS = ("counts", "num", "sum_ps", "max_ps")

@@ -30,7 +30,7 @@ from kvsim.traces.readers.llmservingsim import (
 )
 from kvsim.traces.readers.mooncake import MooncakeReader
 from kvsim.traces.readers.otel import OtelReader
-from kvsim.traces.readers.own import OwnCsvReader, OwnJsonLinesReader
+from kvsim.traces.readers.own import OwnCsvReader, OwnJsonLinesReader, misspelt
 from kvsim.traces.readers.own_parquet import OwnParquetReader
 from kvsim.traces.readers.refused import (
     CACHE_QUERIES,
@@ -119,6 +119,8 @@ def reader_for(source: Source, name: str | None) -> Reader:
         raise TraceError(f"{source.path}: {names} both fit the content; choose one with --format")
     if head.text:
         seen = f"the first line is {shown(head.first_line)}"
+        if near := misspelt(head.csv_fields | head.json_keys):
+            seen += f" ({near})"
     elif head.data.startswith(_UTF16_MARKS):
         seen = "this is UTF-16 text, which must be converted to UTF-8"
     else:

@@ -51,8 +51,8 @@ def describe(
         )
     if "max_tokens" not in columns:
         receipt.notes.append(
-            "the trace does not say what clients allowed (max_tokens): the engine is told what "
-            "--assume-max-tokens says"
+            "the trace does not say what clients allowed (max_tokens): a simulation goes by "
+            "--assume-max-tokens"
         )
 
 

@@ -142,6 +142,16 @@ def finish(intake: Intake, metadata: Metadata) -> Trace:
     return trace
 
 
+def misspelt(names: Iterable[str]) -> str:
+    """Say which needed column of the format a file seems to have under a wrong name, if any."""
+    given = set(names)
+    others = sorted(given.difference(REQUIRED, OPTIONAL))
+    for needed in sorted(set(REQUIRED) - given) if given.intersection(REQUIRED) else ():
+        if near := difflib.get_close_matches(needed, others, n=1):
+            return f"{near[0]!r} is close to {needed!r} of kvsim's own format"
+    return ""
+
+
 def refuse_unknown(path: Path, names: Iterable[str]) -> None:
     """Raise where a column is none of the format, with the nearest name."""
     known = (*REQUIRED, *OPTIONAL)

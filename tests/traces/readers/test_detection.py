@@ -111,6 +111,20 @@ def test_none_that_fits_shows_the_first_line_and_the_choices(tmp_path: Path) -> 
         read_trace(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("arrival_ns,promt_tokens,output_tokens\n0,1,1\n", "'promt_tokens' .* 'prompt_tokens'"),
+        ('{"arrival_n": 0, "prompt_tokens": 1, "output_tokens": 1}', "'arrival_n' .* 'arrival_ns'"),
+    ],
+)
+def test_a_misspelt_column_of_the_own_format_is_named(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(text, "utf-8")
+    with pytest.raises(TraceError, match=rf"{told} of kvsim's own format\); known formats"):
+        read_trace(path)
+
+
 def test_an_unknown_name_lists_the_choices() -> None:
     with pytest.raises(TraceError, match=r"--format azur is unknown; choices: kvsim-csv, .*vidur"):
         read_trace(DATA / "azure.csv", format="azur")
