@@ -69,7 +69,8 @@ def add_loop_options(group: argparse._ArgumentGroup) -> None:
         "--users",
         type=int,
         metavar="N",
-        help="closed loop with N users, each going through one session after the other",
+        help="closed loop with N users, each going through one session after the other; times are "
+        "then not needed, and --think-time is also the pause between two sessions",
     )
 
 
@@ -111,6 +112,7 @@ def read_with_options(
         on_bad_row=arguments.on_bad_row,
         limit=arguments.limit,
         keep_unusable=keep_unusable,
+        need_times=getattr(arguments, "users", None) is None,
         arrivals=arrival_rule(None if is_closed(arguments) else arguments.arrivals, arguments.rate),
         session_starts=session_start_rule(arguments.session_starts, arguments.session_rate),
         output_tokens=arguments.output_tokens,

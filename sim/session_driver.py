@@ -39,7 +39,8 @@ class SessionDriver:
         Who waits for whose answer.
     num_users : int, optional
         Sessions are taken by so many users, each one after the other, in order of their times,
-        instead of starting at those times.
+        instead of starting at those times. Before each but its first a user pauses for the delay
+        of the session's first request.
     """
 
     def __init__(
@@ -100,8 +101,12 @@ class SessionDriver:
             env.process(self._thread(index, 0))
 
     def _user(self) -> Generator[Event]:
+        is_first = True
         while self._roots:
-            yield self._env.process(self._thread(self._roots.popleft(), 0))
+            index = self._roots.popleft()
+            pause_ps = 0 if is_first else self._delay_ps[index]
+            is_first = False
+            yield self._env.process(self._thread(index, pause_ps))
 
     def _thread(self, index: int, delay_ps: int) -> Generator[Event]:
         """One request and everything that follows its answer."""

@@ -55,11 +55,11 @@ class Intake:
 
     def need_arrivals(self, what: str) -> None:
         """Raise for a file that says no times, unless the user has said how requests arrive."""
-        if self.wishes.arrivals is None and not self.wishes.keep_unusable:
+        if self.wishes.arrivals is None and not self.wishes.may_lack_times:
             raise TraceError(
                 f"{self.source.path}: {what} says nothing about when requests arrive: say it with "
                 "--rate R (requests per second, evenly spaced) or --arrivals poisson|gamma(cv=X)|"
-                "weibull(shape=X) and --rate R"
+                "weibull(shape=X) and --rate R, or let kvsim simulate close the loop with --users N"
             )
 
     def output_tokens(self, batch: Batch, name: str) -> NDArray[np.int64]:
@@ -190,6 +190,7 @@ class Intake:
         by_completion
             The file is written as requests end, so it is sorted by arrival without asking.
         """
+        self.starts.check_used()
         trace = self._assembly.trace(
             self.source,
             time_unit=time_unit,
