@@ -32,7 +32,7 @@ DEFAULTS: Final[Mapping[str, int | str]] = {
     "session": "",
     "turn": 0,
     "after_request": -1,
-    "delay_ns": 0,
+    "delay_ns": -1,
     "num_samples": 1,
     "beam_width": 1,
     "has_time": 1,
@@ -248,10 +248,17 @@ def _joined(chunks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
 
 
 def _derive_delays(columns: dict[str, NDArray[Any]]) -> None:
-    """Where a predecessor's end is recorded, the delay is the time from it to the request."""
+    """Where a predecessor's end is recorded, the delay is the time from it to the request.
+
+    Requests that follow one whose end is not known have -1: not said. Those that follow none have
+    none.
+    """
+    after = columns["after_request"]
+    if "delay_ns" in columns:
+        columns["delay_ns"][(after < 0) & (columns["delay_ns"] < 0)] = 0
     if "end_ns" not in columns or "delay_ns" in columns:
         return
-    after, end_ns = columns["after_request"], columns["end_ns"]
+    end_ns = columns["end_ns"]
     ended = np.where(after >= 0, end_ns[after], -1)
     since = np.maximum(columns["arrival_ns"] - ended, 0)
-    columns["delay_ns"] = np.where(ended >= 0, since, 0)
+    columns["delay_ns"] = np.where(ended >= 0, since, np.where(after >= 0, -1, 0))
