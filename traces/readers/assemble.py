@@ -40,6 +40,8 @@ DEFAULTS: Final[Mapping[str, int | str]] = {
     "end_ns": -1,
 }
 """Optional columns of a trace, and what a row says that says nothing."""
+NARROW: Final = frozenset({"row", "number", "prompt_tokens", "output_tokens"})
+"""Columns whose chunks take 4 bytes a number until they are joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Assembly:
         self.num_rows += len(chunk["row"])
         self._recent.append(chunk)
         if len(self._recent) == _MERGED:  # big arrays go back to the system when they are freed
-            self._chunks.append(_joined(self._recent))
+            self._chunks.append(_joined(self._recent, widen=False))
             self._recent.clear()
         if ids is not None:
             self._ids.append(ids)
@@ -90,7 +92,7 @@ class Assembly:
             skipped = self.receipt.rows_read
             why = f"all {skipped:,} rows were skipped" if skipped else "it has no data rows"
             raise TraceError(f"{source.path}: the file holds no requests: {why}")
-        columns = _joined([*self._chunks, *self._recent])
+        columns = _joined([*self._chunks, *self._recent], widen=True)
         self._chunks.clear()
         self._recent.clear()
         has_times = "arrival_ns" in columns
@@ -233,7 +235,7 @@ class Assembly:
         return list(seen)
 
 
-def _joined(chunks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def _joined(chunks: list[dict[str, NDArray[Any]]], *, widen: bool) -> dict[str, NDArray[Any]]:
     """Join the chunks of each column, emptying them; what a chunk lacks says its default."""
     joined = {}
     lengths = [len(chunk["row"]) for chunk in chunks]
@@ -243,7 +245,8 @@ def _joined(chunks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
             chunk.pop(name) if name in chunk else np.full(length, DEFAULTS[name], kind)
             for chunk, length in zip(chunks, lengths, strict=True)
         ]
-        joined[name] = np.concatenate(pieces)
+        wide = np.int64 if widen and name.endswith("_tokens") else None
+        joined[name] = np.concatenate(pieces, dtype=wide)
     return joined
 
 
