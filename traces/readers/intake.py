@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.readers.assemble import DEFAULTS, NARROW, Assembly, IdForm
+from kvsim.traces.readers.assemble import Assembly, IdForm
 from kvsim.traces.readers.cells import whole_numbers
+from kvsim.traces.readers.columns import DEFAULTS, NARROW, narrow
 from kvsim.traces.readers.session_starts import SessionStarts
 from kvsim.traces.readers.wishes import Wishes
 from kvsim.traces.receipt import Receipt
@@ -106,7 +107,7 @@ class Intake:
         chunk["number"] = batch.numbers[keep]
         chunk["row"] = self.receipt.rows_read + np.flatnonzero(keep)
         for name in NARROW & chunk.keys():
-            chunk[name] = _narrow(chunk[name])
+            chunk[name] = narrow(chunk[name])
         self.receipt.rows_read += len(batch)
         self._assembly.add(chunk, None if ids is None else ids.select(keep))
 
@@ -206,12 +207,6 @@ class Intake:
         if self.starts.unknown:
             self.receipt.time_grid_ns = None  # ties between sessions mean nothing
         return trace
-
-
-def _narrow(numbers: NDArray[np.int64]) -> NDArray[Any]:
-    """Return numbers from 0 on in 4 bytes each where that holds them: traces can be long."""
-    fits = not len(numbers) or numbers.max() < 2**31
-    return numbers.astype(np.int32) if fits else numbers
 
 
 def _count(counts: dict[str, tuple[int, int]], reason: str, count: int, first: int) -> None:
