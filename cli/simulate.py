@@ -10,6 +10,7 @@ from kvsim.cli.pool_options import add_pool_options, pool_values
 from kvsim.cli.trace_options import (
     add_loop_options,
     add_reading_options,
+    check_seed,
     is_closed,
     read_with_options,
 )
@@ -93,8 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.sim.run import simulate
     from kvsim.sim.run_folder import check_run_folder, to_json
 
-    if arguments.seed < 0:
-        raise ValueError(f"--seed is {arguments.seed}; allowed are whole numbers from 0")
+    check_seed(arguments.seed)
     folder = Path(arguments.out)
     check_run_folder(folder)
     scenario = scenario_of(arguments)
