@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import simpy
 from simpy.events import URGENT, Event, EventPriority
 
-from kvsim.sim.recorder import NOT_SENT, REFUSED
+from kvsim.sim.recorder import NEVER_PS, NOT_SENT, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kvsim.traces.closed_loop import FollowOns
 
 PS_PER_NS: Final = 1000
-NEVER_PS: Final = 1 << 62
 PLAN: Final = EventPriority(2)  # after everything else at the same instant
 
 

@@ -117,6 +117,8 @@ def test_public_sessions_open_and_closed(shared: Path) -> None:
     assert requests["not_sent"] == status.count(NOT_SENT) > 0
     assert sum(requests[name] for name in ("finished", "refused", "not_sent")) == len(trace)
     assert requests["refused_ids"][0] in {trace.request_id(i) for i in range(len(trace))}
+    never = run.requests["arrival_s"].isna().tolist()
+    assert never == [code == NOT_SENT for code in status]
     assert run.loop is not None
     for index, parent in enumerate(run.loop.parent.tolist()):
         if parent >= 0:
