@@ -97,15 +97,21 @@ CASES: Final[dict[str, tuple[str, Callable[[Path, int], None]]]] = {
 }
 
 
+def peak_kb() -> int:
+    """Peak resident memory of this program; ``getrusage`` would count what its parent had."""
+    status = Path("/proc/self/status")
+    for line in status.read_text("utf-8").splitlines() if status.exists() else ():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def read(path: str) -> None:
     """Read one file and print what it cost as JSON; runs in a process of its own."""
     from kvsim.traces import read_trace  # noqa: PLC0415
 
     if path.endswith(".parquet"):
         import pyarrow.parquet  # noqa: F401, PLC0415  # not part of the reading
-
-    def peak_kb() -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     before = peak_kb()
     start = time.process_time()

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.completion import FILES, HARDWARE, MODELS, PRESETS
 from kvsim.cli.pool_options import add_pool_options, pool_values
-from kvsim.cli.trace_input import check_seed
-from kvsim.cli.trace_options import add_reading_options, is_closed, read_with_options
+from kvsim.cli.trace_options import (
+    add_loop_options,
+    add_reading_options,
+    check_seed,
+    is_closed,
+    read_with_options,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -60,8 +65,14 @@ def add_scenario_options(group: argparse._ArgumentGroup) -> None:
 
 def _add_trace_options(group: argparse._ArgumentGroup) -> None:
     add_reading_options(group)
+    add_loop_options(group)
     group.add_argument(
-        "--rate-scale", default="1", metavar="X", help="let requests arrive X times as fast"
+        "--rate-scale",
+        default="1",
+        metavar="X",
+        help="let requests arrive X times as fast: all recorded times are divided by X; turns that "
+        "wait for an answer keep their think time, so in closed loops sessions start X times as "
+        "fast",
     )
     group.add_argument(
         "--assume-max-tokens",

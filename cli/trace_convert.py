@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.cli.completion import FILES
-from kvsim.cli.trace_input import add_seed, add_source, read_source
+from kvsim.cli.trace_input import add_input
+from kvsim.cli.trace_options import read_with_options
 
 if TYPE_CHECKING:
     import argparse
@@ -22,9 +23,8 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="Read a file of any format and write it in kvsim's own format: .csv, .jsonl or "
         ".parquet, with .gz or .zst after it or not.",
     )
-    add_source(parser)
+    add_input(parser, "IN")
     add_output(parser)
-    add_seed(parser)
     parser.set_defaults(handler=run)
 
 
@@ -41,7 +41,7 @@ def add_output(parser: argparse.ArgumentParser, *, optional: bool = False) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Read and write."""
-    write_output(read_source(arguments), arguments)
+    write_output(read_with_options(arguments.file, arguments), arguments)
     return 0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.trace_input import add_input, read_input
+from kvsim.cli.trace_input import add_input
+from kvsim.cli.trace_options import read_with_options
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the receipt and the statistics."""
     from kvsim.traces.statistics import statistics_of
 
-    trace = read_input(arguments, quiet=True)
+    trace = read_with_options(arguments.file, arguments, keep_unusable=True, quiet=True)
     statistics = statistics_of(trace)
     if arguments.json:
         _print_json(trace, statistics)

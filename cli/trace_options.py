@@ -1,4 +1,4 @@
-"""The options by which commands read a trace, shared by all that replay one."""
+"""The options by which commands read a trace, shared by all that read one."""
 
 from __future__ import annotations
 
@@ -26,22 +26,11 @@ def add_reading_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--arrivals",
         metavar="LAW",
-        help="recorded (default), closed (each turn waits for the answer before it), rate=R, "
-        "poisson, gamma(cv=X) or weibull(shape=X), R in 1/s; needed where the file has no times",
+        help="recorded (default), rate=R, poisson, gamma(cv=X) or weibull(shape=X), R in 1/s; "
+        "needed where the file has no times; kvsim simulate takes closed, too: each turn waits "
+        "for the answer before it",
     )
     group.add_argument("--rate", metavar="R", help="requests per second of --arrivals")
-    group.add_argument(
-        "--think-time",
-        metavar="LAW",
-        help="closed loops: from an answer's end to the next turn, where the trace does not say: "
-        "5s, exponential(mean=5s) or lognormal(mean=5s,sigma=1)",
-    )
-    group.add_argument(
-        "--users",
-        type=int,
-        metavar="N",
-        help="closed loop with N users, each going through one session after the other",
-    )
     group.add_argument(
         "--session-starts",
         metavar="LAW",
@@ -68,34 +57,72 @@ def add_reading_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_loop_options(group: argparse._ArgumentGroup) -> None:
+    """Declare what closes the loop, for commands that replay a trace."""
+    group.add_argument(
+        "--think-time",
+        metavar="LAW",
+        help="closed loops: from an answer's end to the next turn, where the trace does not say: "
+        "5s, exponential(mean=5s) or lognormal(mean=5s,sigma=1)",
+    )
+    group.add_argument(
+        "--users",
+        type=int,
+        metavar="N",
+        help="closed loop with N users, each going through one session after the other; times are "
+        "then not needed, and --think-time is also the pause between two sessions",
+    )
+
+
 def is_closed(arguments: argparse.Namespace) -> bool:
     """Whether turns wait for answers."""
     return str(arguments.arrivals).strip() == "closed"
 
 
-def read_with_options(path: str | Path, arguments: argparse.Namespace) -> Trace:
-    """Read a trace that is to be replayed as the options say; its receipt goes to stderr."""
+def check_seed(seed: int) -> int:
+    """Return a seed that generators take; ValueError for others."""
+    if seed < 0:
+        raise ValueError(f"--seed is {seed}; allowed are whole numbers from 0")
+    return seed
+
+
+def read_with_options(
+    path: str | Path,
+    arguments: argparse.Namespace,
+    *,
+    keep_unusable: bool = False,
+    quiet: bool = False,
+) -> Trace:
+    """Read a trace as the options say; its receipt goes to stderr unless ``quiet``.
+
+    With ``keep_unusable`` it is read for statistics: requests without an answer or without a time
+    stay in.
+    """
     from kvsim.traces import read_trace
     from kvsim.traces.answers import apply_answers
     from kvsim.traces.arrivals import arrival_rule, session_start_rule
     from kvsim.traces.max_tokens import MaxTokensRule
     from kvsim.traces.spread_ties import spread_ties
 
+    if is_closed(arguments) and not hasattr(arguments, "users"):
+        raise ValueError("--arrivals closed is for kvsim simulate: leave it out here")
     trace = read_trace(
         Path(path),
         format=arguments.format,
         sort=arguments.sort,
         on_bad_row=arguments.on_bad_row,
         limit=arguments.limit,
+        keep_unusable=keep_unusable,
+        need_times=getattr(arguments, "users", None) is None,
         arrivals=arrival_rule(None if is_closed(arguments) else arguments.arrivals, arguments.rate),
         session_starts=session_start_rule(arguments.session_starts, arguments.session_rate),
         output_tokens=arguments.output_tokens,
-        seed=getattr(arguments, "seed", 0),
+        seed=check_seed(arguments.seed),
     )
     trace = apply_answers(trace, arguments.answers)
     if arguments.spread_ties:
         trace = spread_ties(trace)
-    if trace.receipt is not None:
+    if trace.receipt is not None and not quiet:
         if trace.max_tokens is None and "assume_max_tokens" in arguments:
             text = arguments.assume_max_tokens
             words = MaxTokensRule.parse(text).words()

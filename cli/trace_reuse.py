@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.trace_input import add_input, read_input
+from kvsim.cli.trace_input import add_input
+from kvsim.cli.trace_options import read_with_options
 
 if TYPE_CHECKING:
     import argparse
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     if per_token is not None and per_token < 1:
         raise ValueError(f"--kv-bytes-per-token is {per_token}; allowed are whole numbers from 1")
     first, end = _window(arguments.warmup, arguments.window)
-    trace = read_input(arguments)
+    trace = read_with_options(arguments.file, arguments, keep_unusable=True)
     reuse = measure_reuse(trace, arguments.definition, first=first, end=end)
     capacities = _capacities(arguments.capacities, reuse, replayed=bool(policies))
     unit = arguments.weights or UNITS[arguments.definition]

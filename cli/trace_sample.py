@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.cli.trace_convert import add_output, write_output
-from kvsim.cli.trace_input import add_seed, add_source, check_seed, read_source
+from kvsim.cli.trace_input import add_input
+from kvsim.cli.trace_options import read_with_options
 
 if TYPE_CHECKING:
     import argparse
@@ -19,12 +20,11 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="Draw sessions (or requests that belong to none) at random until there are "
         "enough requests, and write them in kvsim's own format. Times stay, the first becomes 0.",
     )
-    add_source(parser)
+    add_input(parser, "IN")
     add_output(parser)
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument("--requests", type=int, metavar="N", help="draw at least N requests")
     size.add_argument("--fraction", type=float, metavar="F", help="draw this part, such as 0.1")
-    add_seed(parser)
     parser.set_defaults(handler=run)
 
 
@@ -36,12 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     from kvsim.traces.select import sample
 
-    fraction, seed = arguments.fraction, check_seed(arguments.seed)
+    fraction = arguments.fraction
     if fraction is not None and not 0 < fraction <= 1:
         raise ValueError(f"--fraction is {fraction}; allowed are numbers above 0 up to 1")
-    trace = read_source(arguments)
+    trace = read_with_options(arguments.file, arguments)
     wanted = arguments.requests
     if wanted is None:
         wanted = math.ceil(fraction * len(trace))
-    write_output(sample(trace, wanted, np.random.default_rng(seed)), arguments)
+    write_output(sample(trace, wanted, np.random.default_rng(arguments.seed)), arguments)
     return 0

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.trace_convert import add_output, write_output
-from kvsim.cli.trace_input import add_seed, add_source, read_source
+from kvsim.cli.trace_input import add_input
+from kvsim.cli.trace_options import read_with_options
 
 if TYPE_CHECKING:
     import argparse
@@ -24,12 +25,11 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "time, in kvsim's own format; the first arrival becomes 0. Sessions may be cut: a turn "
         "whose predecessor is left out then follows nothing.",
     )
-    add_source(parser)
+    add_input(parser, "IN")
     add_output(parser)
     part = parser.add_mutually_exclusive_group(required=True)
     part.add_argument("--rows", metavar="A:B", help="rows A to before B, from 0; either may be out")
     part.add_argument("--time", metavar="A:B", help="seconds A to before B since the trace's zero")
-    add_seed(parser)
     parser.set_defaults(handler=run)
 
 
@@ -41,12 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.rows is not None:
         first, end = _bounds("--rows", arguments.rows, _ROWS, "100:200")
-        part = slice_rows(read_source(arguments), int(first or 0), int(end) if end else None)
+        trace = read_with_options(arguments.file, arguments)
+        part = slice_rows(trace, int(first or 0), int(end) if end else None)
     else:
         first, end = _bounds("--time", arguments.time, _TIMES, "60:120.5")
         first_ns = int(Decimal(first or "0") * 10**9)
         end_ns = int(Decimal(end) * 10**9) if end else None
-        part = slice_time(read_source(arguments), first_ns, end_ns)
+        part = slice_time(read_with_options(arguments.file, arguments), first_ns, end_ns)
     write_output(part, arguments)
     return 0
 

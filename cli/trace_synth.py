@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.cli.trace_convert import add_output, write_output
-from kvsim.cli.trace_input import add_seed, check_seed
+from kvsim.cli.trace_input import add_seed
+from kvsim.cli.trace_options import check_seed
 
 if TYPE_CHECKING:
     import argparse

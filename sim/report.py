@@ -135,17 +135,19 @@ def latency_figure(run: Run) -> go.Figure:
 
 def _head(run: Run) -> str:
     scenario = run.scenario
-    names = f"{scenario.preset or 'own scenario'}, {scenario.model.name}, {scenario.hardware.name}"
+    setting = (
+        f"{scenario.preset or 'own scenario'}, {scenario.model.name}, {scenario.hardware.name}"
+    )
     requests, verdict = run.summary["requests"], run.summary["verdict"]
     assert isinstance(requests, dict), "summary['requests'] is a dict"
     assert isinstance(verdict, dict), "summary['verdict'] is a dict"
-    counts = ", ".join(
-        f"{name} {requests[name]:,}" for name in ("finished", "refused", "unfinished")
-    )
+    names = ["finished", "refused", "unfinished"]
+    names += [name for name in ("aborted", "not_sent") if requests[name]]
+    counts = ", ".join(f"{name.replace('_', ' ')} {requests[name]:,}" for name in names)
     partial = '<p class="partial">Partial: the run was stopped.</p>\n' if run.engine.partial else ""
     return (
         f"<h1>{escape(run.trace.name)}</h1>\n"
-        f'<p class="note">{escape(names)}; step cost: {escape(run.setup.cost.name)}</p>\n'
+        f'<p class="note">{escape(setting)}; step cost: {escape(run.setup.cost.name)}</p>\n'
         f'<p class="note">{len(run.trace):,} requests: {counts}</p>\n{partial}'
         f"<p><strong>{escape(str(verdict['text']))}</strong></p>"
     )

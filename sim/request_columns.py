@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.recorder import FINISHED
+from kvsim.sim.recorder import FINISHED, NEVER_PS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,6 +77,10 @@ class RequestColumns:
     def finished(self) -> NDArray[np.bool_]:
         """Mask of the requests that ran to their end."""
         return np.equal(self.status, FINISHED)
+
+    def arrival_s(self) -> NDArray[np.float64]:
+        """When the engine got the request; nan where it was never sent."""
+        return _seconds(self.arrival_ps, self.arrival_ps < NEVER_PS)
 
     def queue_s(self) -> NDArray[np.float64]:
         """Arrival to the start of the first step that serves the request; nan until then."""

@@ -20,6 +20,7 @@ from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
+from kvsim.traces.answers import parents_of
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
 
 if TYPE_CHECKING:
@@ -29,12 +30,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.driver import EngineRun
+    from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
 
 
 @dataclass(frozen=True)
 class Run:
-    """One trace simulated under one scenario; ``options`` are what else shaped the result."""
+    """One trace simulated under one scenario.
+
+    ``options`` are what else shaped the result, ``loop`` is who waited for whose answer.
+    """
 
     trace: Trace
     scenario: Scenario
@@ -42,6 +47,7 @@ class Run:
     engine: EngineRun
     seed: int
     options: dict[str, object]
+    loop: FollowOns | None = None
 
     def __repr__(self) -> str:
         """One line; the generated form would print the whole trace."""
@@ -89,6 +95,10 @@ class Run:
         rule = str(self.options.get("assume_max_tokens", "model"))
         if rule.startswith("factor"):
             notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
+        if self.loop is not None:
+            notes.append(self.loop.note())
+        elif self.options.get("rate_scale", "1") != "1" and (parents_of(self.trace) >= 0).any():
+            notes.append("--rate-scale divides the times between the turns of a session, too")
         return notes
 
     def _lost_answers(self) -> list[str]:
@@ -168,7 +178,8 @@ def simulate(
     think_time
         Law of think times that the trace does not record: ``5s``, ``exponential(mean=5s)``, ...
     num_users
-        Closed with so many users, who take one session after the other.
+        Closed with so many users, who take one session after the other, in order of their times,
+        and pause by ``think_time`` in between. The trace needs no times then.
     on_progress
         Called with (requests ended, requests in all).
 
@@ -180,22 +191,22 @@ def simulate(
     from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
     from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
-    from kvsim.traces.answers import parents_of  # noqa: PLC0415
     from kvsim.traces.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
 
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(DEFAULT_PRESET if scenario is None else scenario)
     setup = set_up(scenario)
     if isinstance(trace, (str, Path)):
-        trace = read_trace(Path(trace))
-    check_usable(trace)
+        trace = read_trace(Path(trace), need_times=num_users is None)
+    check_usable(trace, need_times=num_users is None)
     scale = parse_rate_scale(str(rate_scale))
     trace = scale_rate(trace, scale)
     if num_users is not None and num_users < 1:
         raise ValueError(f"--users is {num_users}; it must be at least 1")
     loop = follow_ons(
         trace,
-        closed=closed or (num_users is not None and bool((parents_of(trace) >= 0).any())),
+        closed=closed,
+        users=num_users is not None,
         think=None if think_time is None else ThinkRule.parse(think_time),
         rng=np.random.default_rng(seed),
     )
@@ -219,4 +230,4 @@ def simulate(
         "think_time": think_time,
         "num_users": num_users,
     }
-    return Run(trace, scenario, setup, engine, seed, options)
+    return Run(trace, scenario, setup, engine, seed, options, loop)

@@ -33,7 +33,7 @@ def request_table(
     return {
         "request": [trace.request_id(row) for row in rows],
         "status": [STATUS_NAMES[code] for code in columns.status.tolist()],
-        "arrival_s": columns.arrival_ps / PS_PER_S,
+        "arrival_s": columns.arrival_s(),
         "prompt_tokens": columns.prompt_tokens,
         "output_tokens": columns.output_tokens,
         "queue_s": columns.queue_s(),

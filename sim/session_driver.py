@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import simpy
 from simpy.events import URGENT, Event, EventPriority
 
-from kvsim.sim.recorder import NOT_SENT, REFUSED
+from kvsim.sim.recorder import NEVER_PS, NOT_SENT, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kvsim.traces.closed_loop import FollowOns
 
 PS_PER_NS: Final = 1000
-NEVER_PS: Final = 1 << 62
 PLAN: Final = EventPriority(2)  # after everything else at the same instant
 
 
@@ -39,7 +38,8 @@ class SessionDriver:
         Who waits for whose answer.
     num_users : int, optional
         Sessions are taken by so many users, each one after the other, in order of their times,
-        instead of starting at those times.
+        instead of starting at those times. Before each but its first a user pauses for the delay
+        of the session's first request.
     """
 
     def __init__(
@@ -99,8 +99,12 @@ class SessionDriver:
             env.process(self._thread(index, 0))
 
     def _user(self) -> Generator[Event]:
+        is_first = True
         while self._roots:
-            yield self._env.process(self._thread(self._roots.popleft(), 0))
+            index = self._roots.popleft()
+            pause_ps = 0 if is_first else self._delay_ps[index]
+            is_first = False
+            yield self._env.process(self._thread(index, pause_ps))
 
     def _thread(self, index: int, delay_ps: int) -> Generator[Event]:
         """One request and everything that follows its answer."""

@@ -2,7 +2,8 @@
 
 A next turn's prompt repeats the prompt before it, then the answer, then what the user added, so
 its ids name the blocks of that answer. That it does is believed where its prompt is long enough
-and begins with the same full blocks, at least one:
+and begins with the same full blocks, at least one (calls of sub-agents, which begin otherwise, are
+passed over):
 
     turn k      |---- prompt ----|-- answer --|
     ids                 1    2   .            .          (prompt only)
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 ANSWERS: Final = ("recorded", "next-turn", "anonymous")
+_PASSED_OVER: Final = 64
 
 
 def apply_answers(trace: Trace, answers: str) -> Trace:
@@ -84,8 +86,8 @@ def _next_turn(trace: Trace, prefix: PrefixIds) -> Trace:
     chosen = np.arange(len(trace))  # whose ids a request takes
     lengths = known.copy()
     for child in np.flatnonzero(parents >= 0).tolist():
-        parent = int(parents[child])
-        if chosen[parent] != parent or known[parent] < max(int(full[parent]), 1):
+        parent = _speaker_before(prefix, parents, child)
+        if parent < 0 or chosen[parent] != parent or known[parent] < max(int(full[parent]), 1):
             continue
         if trace.prompt_tokens[child] < total[parent] or known[child] <= known[parent]:
             continue
@@ -119,6 +121,19 @@ def parents_of(trace: Trace) -> NDArray[np.int64]:
             parents[index] = last.get(session, -1)
             last[session] = index
     return parents
+
+
+def _speaker_before(prefix: PrefixIds, parents: NDArray[np.int64], child: int) -> int:
+    """Return the nearest request before a turn whose first block is the turn's, -1 for none."""
+    offsets, ids = prefix.offsets, prefix.ids
+    parent = int(parents[child])
+    for _ in range(_PASSED_OVER):
+        if parent < 0 or offsets[child] == offsets[child + 1]:
+            return -1
+        if offsets[parent] < offsets[parent + 1] and ids[offsets[parent]] == ids[offsets[child]]:
+            return parent
+        parent = int(parents[parent])
+    return -1
 
 
 def _begins_alike(prefix: PrefixIds, first: int, second: int, count: int) -> bool:

@@ -70,13 +70,23 @@ class ThinkRule:
 
 
 class FollowOns(NamedTuple):
-    """For each request the one whose answer it waits for (-1: it comes at its own time).
+    """For each request the one whose answer it waits for (-1: it waits for none).
 
-    ``parent``, ``delay_ns``: int64, shape ``(n,)``; the delay runs from the end of the answer.
+    ``parent``, ``delay_ns``: int64, shape ``(n,)``; the delay runs from the end of the answer. Of
+    requests that wait for none it is the pause of a user between the session before and this one.
+    ``num_drawn`` of the delays are not the trace's.
     """
 
     parent: NDArray[np.int64]
     delay_ns: NDArray[np.int64]
+    num_drawn: int = 0
+
+    def note(self) -> str:
+        """Say who waits."""
+        waiting = int(np.count_nonzero(self.parent >= 0))
+        text = f"closed loop: {waiting:,} of {len(self.parent):,} requests wait for an answer"
+        drawn = f", {self.num_drawn:,} think times are drawn" if self.num_drawn else ""
+        return text + drawn
 
 
 def nobody_follows(num_requests: int) -> FollowOns:
@@ -89,47 +99,74 @@ def follow_ons(
     trace: Trace,
     *,
     closed: bool = False,
+    users: bool = False,
     think: ThinkRule | None = None,
     rng: np.random.Generator | None = None,
 ) -> FollowOns | None:
     """Who waits for whom, or ``None`` where every request comes at its own time.
 
+    ``closed`` makes every turn wait that follows another, ``users`` too; users pause by ``think``
+    (0 without it) between two sessions.
+
     Raises
     ------
     TraceError
-        A turn waits for an answer, but neither the trace nor ``think`` says how long after it.
+        A turn waits for an answer, but neither the trace nor ``think`` says how long after it; or
+        ``think`` has nothing to say, or nobody follows anybody.
     """
     parent = parents_of(trace)
-    if not closed:
-        if trace.has_time is None:
-            return None
+    if not (closed or users) and trace.has_time is not None:
         parent = np.where(trace.has_time, -1, parent)
-    if not (parent >= 0).any():
-        return _nobody_waits(trace) if closed else None
-    known = np.zeros(len(trace), dtype=bool)
+    waits = parent >= 0
+    if not users and not (waits.any() and (closed or trace.has_time is not None)):
+        _check_open(trace, closed=closed, think=think)
+        return None
+    delay_ns, known = _recorded_delays(trace)
+    missing = waits & ~known
+    if missing.any() and think is None:
+        first = trace.request_id(int(np.flatnonzero(missing)[0]))
+        raise TraceError(
+            f"{trace.name}: {int(missing.sum()):,} turns, the first {first}, wait for an "
+            f"answer but the trace does not say how long after it they come: give "
+            f"--think-time ({CHOICES})"
+        )
+    delay_ns[~waits] = 0
+    num_drawn = 0
+    if think is not None:
+        drawn = missing | ~waits if users else missing
+        num_drawn = int(drawn.sum())
+        if not num_drawn:
+            raise TraceError(
+                f"{trace.name}: --think-time is for think times that the trace does not record, "
+                "and it records them all: leave it out"
+            )
+        generator = rng if rng is not None else np.random.default_rng(0)
+        delay_ns[drawn] = think.draw(num_drawn, generator)
+    return FollowOns(parent, delay_ns, num_drawn)
+
+
+def _recorded_delays(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Delays after answers, and which of them the trace says."""
     delay_ns = np.zeros(len(trace), dtype=np.int64)
+    known = np.zeros(len(trace), dtype=np.bool_)
     if trace.delay_ns is not None:
         known = trace.delay_ns >= 0
         if trace.after_request is not None:
             known &= trace.after_request >= 0
         delay_ns[known] = trace.delay_ns[known]
-    missing = (parent >= 0) & ~known
-    if missing.any():
-        if think is None:
-            first = trace.request_id(int(np.flatnonzero(missing)[0]))
-            raise TraceError(
-                f"{trace.name}: {int(missing.sum()):,} turns, the first {first}, wait for an "
-                f"answer but the trace does not say how long after it they come: give "
-                f"--think-time ({CHOICES})"
-            )
-        generator = rng if rng is not None else np.random.default_rng(0)
-        delay_ns[missing] = think.draw(int(missing.sum()), generator)
-    return FollowOns(parent, delay_ns)
+    return delay_ns, known
 
 
-def _nobody_waits(trace: Trace) -> FollowOns:
-    raise TraceError(
-        f"{trace.name}: --arrivals closed needs turns that follow one another (sessions or "
-        f"after_request), and the trace has none: leave it at recorded times, or close the loop "
-        f"with --users N"
-    )
+def _check_open(trace: Trace, *, closed: bool, think: ThinkRule | None) -> None:
+    """Raise where the user asked for a closed loop, and nobody waits."""
+    if closed:
+        raise TraceError(
+            f"{trace.name}: --arrivals closed needs turns that follow one another (sessions or "
+            f"after_request), and the trace has none: leave it at recorded times, or close the "
+            f"loop with --users N"
+        )
+    if think is not None:
+        raise TraceError(
+            f"{trace.name}: --think-time is for closed loops, and every request comes at its own "
+            "time: add --arrivals closed or --users N, or leave it out"
+        )

@@ -28,6 +28,7 @@ def read_trace(
     on_bad_row: Literal["stop", "skip"] = "stop",
     limit: int | None = None,
     keep_unusable: bool = False,
+    need_times: bool = True,
     arrivals: ArrivalRule | str | None = None,
     session_starts: ArrivalRule | str | None = None,
     output_tokens: OutputRule | str | None = None,
@@ -53,6 +54,9 @@ def read_trace(
         stand in ``receipt.unusable``; failed ones are left out and counted in ``receipt.failed``;
         what the file does not say (times, lengths of answers, starts of sessions) stays 0, and
         ``receipt.has_times`` and ``has_outputs`` say so. Such a trace is not to be simulated.
+    need_times
+        False: where the file does not say when requests arrive or sessions start, they stay at 0.
+        For closed loops of users (``simulate(..., num_users=N)``): times say their order only.
     arrivals
         Draw arrival times by this law (``"poisson(rate=3)"``, see ``kvsim.traces.arrivals``)
         instead of the recorded ones; needed where a file has none. Where it says no rate, the
@@ -86,6 +90,7 @@ def read_trace(
         sort=sort,
         limit=limit,
         keep_unusable=keep_unusable,
+        need_times=need_times,
         arrivals=ArrivalRule.parse(arrivals) if isinstance(arrivals, str) else arrivals,
         session_starts=_starts(session_starts),
         outputs=_outputs(output_tokens),

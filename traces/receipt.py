@@ -102,7 +102,7 @@ class Receipt:
 
     def _time_text(self) -> str:
         if not self.has_times:
-            return "none in the file: a simulation needs --rate or --arrivals"
+            return "none in the file: a simulation needs --rate, --arrivals or --users"
         text = f"in {self.time_unit}; {self._ties()}"
         return text if self.epoch is None else f"{text}; {self.epoch}"
 

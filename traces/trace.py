@@ -79,7 +79,8 @@ class Trace:
     ids : sequence of str or None
         Names of the requests; ``None`` = ``r0000``, ``r0001``, ...
     session, turn, after_request, delay_ns, num_samples, beam_width
-        Optional int64 columns (``session`` may be strings); ``after_request`` is an index, -1 none.
+        Optional int64 columns (``session`` may be strings); ``after_request`` is an index, -1 none;
+        ``delay_ns`` runs from the end of that answer, -1 where it is not known.
     has_time : bool or None
         False where a turn has no time of its own: it arrives ``delay_ns`` after the answer to
         ``after_request`` ends, and ``arrival_ns`` is only its earliest bound. None = all have.

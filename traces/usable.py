@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 
-def check_usable(trace: Trace) -> None:
+def check_usable(trace: Trace, *, need_times: bool = True) -> None:
     """Raise :class:`TraceError` where requests lack an answer or a time.
 
     Traces read for statistics (``keep_unusable``) may. Turns without a time of their own may:
-    each comes a delay after the answer before it (:mod:`kvsim.traces.closed_loop`).
+    each comes a delay after the answer before it (:mod:`kvsim.traces.closed_loop`). Users, who
+    take one session after the other, need no times.
     """
     empty = int(np.count_nonzero(trace.output_tokens < 1))
     if empty:
@@ -24,7 +25,8 @@ def check_usable(trace: Trace) -> None:
             f"{trace.name}: {empty:,} requests have no answer (0 tokens) and cannot be simulated; "
             "read the trace without keep_unusable, and leave such rows out with --on-bad-row skip"
         )
-    if trace.receipt is not None and not trace.receipt.has_times:
+    if need_times and trace.receipt is not None and not trace.receipt.has_times:
         raise TraceError(
-            f"{trace.name}: nothing says when requests arrive: say it with --rate or --arrivals"
+            f"{trace.name}: nothing says when requests arrive: say it with --rate or --arrivals, "
+            "or close the loop with --users"
         )

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kvsim.cli.main import main
 from kvsim.traces import bundled_path, read_trace
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+DATA = Path(__file__).parents[1] / "data"
 CHAT = str(bundled_path("chat-2k"))
 SMALL = "arrival_ns,prompt_tokens,output_tokens,session\n0,10,1,a\n5,30,2,b\n1000000000,20,9,a\n"
 
@@ -91,6 +89,8 @@ def test_sample_and_slice(small: str, tmp_path: Path) -> None:
         (["slice", "small.csv", "o.csv", "--time", "x:"], "--time is 'x:'"),
         (["convert", "small.csv", "o.txt"], "choices: .csv, .jsonl, .parquet"),
         (["info", "absent.csv"], "absent.csv"),
+        (["info", "small.csv", "--seed", "-1"], "--seed is -1"),
+        (["convert", "small.csv", "o.csv", "--arrivals", "closed"], "closed is for kvsim simulate"),
         (["fetch", "nothing"], "no trace 'nothing'; choices: azure-conv-2023"),
     ],
 )
@@ -113,6 +113,24 @@ def test_what_a_file_does_not_say_is_drawn(small: str, tmp_path: Path) -> None:
     assert main([*drawn, "--arrivals", "poisson(rate=1)", "--seed", "-1"]) == 2
     assert main(["trace", "slice", small, "o.jsonl", "--rows", ":2", "--rate", "10"]) == 0
     assert read_trace(tmp_path / "o.jsonl").arrival_ns.tolist() == [0, 100_000_000]
+
+
+def test_info_and_reuse_take_all_reading_options(capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = ["--arrivals", "poisson(rate=4)", "--seed", "3", "--json"]
+    rates = []
+    for _ in range(2):
+        assert main(["trace", "info", str(DATA / "vidur_lengths.csv"), *drawn]) == 0
+        document = json.loads(capsys.readouterr().out)
+        rates.append(document["statistics"]["arrivals"]["rate_per_s"])
+        assert any("drawn by poisson(rate=4)" in note for note in document["receipt"]["notes"])
+    assert rates[0] == rates[1] is not None
+    bailian = ["trace", "reuse", str(DATA / "bailian.jsonl"), "--json", "--answers"]
+    assert main([*bailian, "next-turn"]) == 0
+    printed = capsys.readouterr()
+    assert "ids inferred from the next turn" in " ".join(printed.err.split())
+    inferred = json.loads(printed.out)["ceiling"]["tokens_in_leading_run"]
+    assert main([*bailian, "anonymous"]) == 0
+    assert json.loads(capsys.readouterr().out)["ceiling"]["tokens_in_leading_run"] <= inferred
 
 
 def test_fetch_without_a_name_lists_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,12 @@ def simulate(tmp_path: Path, file: str, *options: str) -> int:
             "2 sessions start by --session-starts poisson(rate=0.1)",
         ),
         ("llmperf.json", ["--on-bad-row", "skip", "--rate", "1"], "1: the file calls it failed"),
+        ("vidur_lengths.csv", ["--users", "1"], "needs --rate, --arrivals or --users"),
+        (
+            "kv_cache_tester.jsonl",
+            ["--users", "2", "--on-bad-row", "skip"],
+            "2 sessions, whose starts the file does not say",
+        ),
     ],
 )
 def test_an_option_does_what_its_note_says(
@@ -50,8 +56,13 @@ def test_an_option_does_what_its_note_says(
         ("vidur_lengths.csv", ["--arrivals", "sometimes"], "--arrivals is 'sometimes'; choices"),
         ("tair_tokens.jsonl", [], "give them with --output-tokens"),
         ("burstgpt.csv", [], "Response tokens is 0"),
+        ("bailian.jsonl", ["--arrivals", "closed"], "give --think-time"),
         ("llmperf.json", ["--rate", "1"], "the request failed (error_code 429)"),
         ("length_cdf.json", [], "a distribution of total lengths"),
+        ("tracelab.csv", ["--session-rate", "1"], "has times of its own: leave them out"),
+        ("azure.csv", ["--think-time", "5s"], "--think-time is for closed loops"),
+        ("tracelab.csv", ["--arrivals", "closed", "--think-time", "5s"], "it records them all"),
+        ("tracelab.csv", ["--users", "0"], "--users is 0"),
     ],
 )
 def test_what_cannot_be_simulated_is_one_sentence(

@@ -166,7 +166,7 @@ def test_recorded_times_stay_open() -> None:
 
 def test_turns_without_a_time_wait_even_then() -> None:
     trace = make_trace(3)
-    trace.after_request, trace.delay_ns = loop_of([-1, 0, 1], [0, 5, 6])
+    trace.after_request, trace.delay_ns, _ = loop_of([-1, 0, 1], [0, 5, 6])
     trace.has_time = np.array([True, False, True])
     loop = follow_ons(trace)
     assert loop is not None
@@ -185,6 +185,36 @@ def test_closed_needs_turns_and_think_times() -> None:
     assert loop is not None
     assert loop.parent.tolist() == [-1, -1, 0]
     assert loop.delay_ns.tolist() == [0, 0, 2 * 10**9]
+
+
+def test_think_times_that_nobody_needs_are_refused() -> None:
+    trace, think = make_trace(3), ThinkRule.parse("2s")
+    with pytest.raises(TraceError, match="--think-time is for closed loops"):
+        follow_ons(trace, think=think)
+    trace.after_request, trace.delay_ns, _ = loop_of([-1, 0, 1], [0, 5, 6])
+    with pytest.raises(TraceError, match="it records them all: leave it out"):
+        follow_ons(trace, closed=True, think=think)
+    loop = follow_ons(trace, users=True, think=think)
+    assert loop is not None
+    assert loop.delay_ns.tolist() == [2 * 10**9, 5, 6]
+    assert loop.note() == (
+        "closed loop: 2 of 3 requests wait for an answer, 1 think times are drawn"
+    )
+
+
+def test_users_pause_between_independent_requests() -> None:
+    """The classical closed system: so many users, each thinking between its requests."""
+    trace = make_trace(4, arrivals=[0, 1, 2, 3])
+    loop = follow_ons(trace, users=True, think=ThinkRule.parse("1s"))
+    assert loop is not None
+    config = SchedulerConfig(num_gpu_blocks=400, max_model_len=1024)
+    recorder = run(
+        trace, config, COST, max_tokens=trace.output_tokens, follow_ons=loop, num_users=1
+    ).recorder
+    assert recorder.arrival_ps is not None
+    pauses = [recorder.arrival_ps[i] - recorder.finish_ps[i - 1] for i in (1, 2, 3)]
+    assert recorder.arrival_ps[0] == 0
+    assert pauses == [10**12] * 3
 
 
 @pytest.mark.parametrize("text", ["", "5", "-1s", "5 h", "exponential(5s)", "lognormal(mean=5s)"])

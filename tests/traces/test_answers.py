@@ -52,6 +52,13 @@ def test_recorded_changes_nothing() -> None:
     assert apply_answers(trace, "recorded") is trace
 
 
+def test_calls_of_sub_agents_are_passed_over() -> None:
+    """The turn at the end follows a sub-agent's call, and repeats the request before that."""
+    rows = [(16, 16, [1]), (16, 8, [7]), (40, 5, [1, 2])]
+    inferred = apply_answers(make_trace(rows, [-1, 0, 1]), "next-turn")
+    assert id_lists(inferred) == [[1, 2], [7], [1, 2]]
+
+
 def test_anonymous_cuts_every_block_that_holds_a_token_of_the_answer() -> None:
     trace = make_trace([(20, 30, [1, 2, 3]), (32, 16, [1, 5, 6])], None, covers=True)
     anonymous = apply_answers(trace, "anonymous")

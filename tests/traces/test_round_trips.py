@@ -18,6 +18,9 @@ NEEDS: dict[str, Any] = {
     "tair_tokens.jsonl": {"output_tokens": "8"},
     "vllm_bench_no_times.json": {"arrivals": "rate=4"},
     "llmperf.json": {"arrivals": "rate=4"},
+    "kv_cache_tester.jsonl": {"session_starts": "rate=0.5"},
+    "kv_cache_tester_one.json": {"session_starts": "rate=0.5"},
+    "tracelab_no_times.csv": {"session_starts": "rate=0.5"},
 }
 FILES = [
     "azure_2024.csv", "vidur.csv", "vidur_lengths.csv", "vidur_prompts.csv", "mooncake.jsonl",
@@ -49,9 +52,7 @@ def contents(trace: Trace) -> dict[str, object]:
 
 @pytest.mark.parametrize("file", FILES)
 def test_nothing_is_lost(tmp_path: Path, file: str) -> None:
-    trace = read_trace(
-        DATA / file, on_bad_row="skip", session_starts="rate=0.5", **NEEDS.get(file, {})
-    )
+    trace = read_trace(DATA / file, on_bad_row="skip", **NEEDS.get(file, {}))
     for suffix in (".csv", ".jsonl.gz", ".parquet"):
         path = tmp_path / f"trace{suffix}"
         write_trace(trace, path)

@@ -1,7 +1,7 @@
 """aiperf's schedules: Mooncake's JSON lines in which each row may have ids, or a session.
 
 Rows without ``hash_ids`` are anonymous. A row of a session without ``timestamp`` comes ``delay`` ms
-after the answer before it.
+after the answer before it (at once where it says none).
 Source: ai-dynamo/aiperf (package aiperf 0.13), custom dataset type ``mooncake_trace``.
 """
 
@@ -80,10 +80,11 @@ def _add(batch: Batch, intake: Intake, links: SessionLinks) -> None:
         arrival_ns = link.arrival_ns
         columns["turn"], columns["after_request"] = link.turn, link.after_request
         columns["has_time"] = timed
-        if "delay" in batch.columns:
-            filled = [0 if is_missing(cell) else cell for cell in batch.columns["delay"]]
-            batch.columns = {**batch.columns, "delay": filled}
-            columns["delay_ns"] = decimal_times_ns(batch, "delay", scale=6)
+        delays = batch.columns.get("delay", [None] * len(batch))
+        said = np.array([not is_missing(cell) for cell in delays], dtype=np.bool_)
+        batch.columns = {**batch.columns, "delay": [0 if is_missing(c) else c for c in delays]}
+        delay_ns = decimal_times_ns(batch, "delay", scale=6)
+        columns["delay_ns"] = np.where(timed & ~said & (link.after_request >= 0), -1, delay_ns)
     else:
         for row in np.flatnonzero(~timed).tolist():
             batch.reject_cell(row, "timestamp", "is not a time", None, "milliseconds from 0")

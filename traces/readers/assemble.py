@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kvsim.traces.readers.batch import Ragged
+from kvsim.traces.readers.columns import derive_delays, joined
 from kvsim.traces.readers.describe import count_early_turns, describe, epoch_text
 from kvsim.traces.readers.drawn_times import draw_times
 from kvsim.traces.receipt import Receipt, duration
@@ -24,22 +25,6 @@ if TYPE_CHECKING:
 _LONGEST_GAP_NS: Final = 366 * 86_400 * 10**9
 """A gap between two requests beyond this means two epochs or units in one file."""
 _MERGED: Final = 64
-DEFAULTS: Final[Mapping[str, int | str]] = {
-    "max_tokens": -1,
-    "ends_by": 0,
-    "priority": 0,
-    "ids": "",
-    "session": "",
-    "turn": 0,
-    "after_request": -1,
-    "delay_ns": 0,
-    "num_samples": 1,
-    "beam_width": 1,
-    "has_time": 1,
-    "timeout_ns": -1,
-    "end_ns": -1,
-}
-"""Optional columns of a trace, and what a row says that says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +53,7 @@ class Assembly:
         self.num_rows += len(chunk["row"])
         self._recent.append(chunk)
         if len(self._recent) == _MERGED:  # big arrays go back to the system when they are freed
-            self._chunks.append(_joined(self._recent))
+            self._chunks.append(joined(self._recent, widen=False))
             self._recent.clear()
         if ids is not None:
             self._ids.append(ids)
@@ -90,7 +75,7 @@ class Assembly:
             skipped = self.receipt.rows_read
             why = f"all {skipped:,} rows were skipped" if skipped else "it has no data rows"
             raise TraceError(f"{source.path}: the file holds no requests: {why}")
-        columns = _joined([*self._chunks, *self._recent])
+        columns = joined([*self._chunks, *self._recent], widen=True)
         self._chunks.clear()
         self._recent.clear()
         has_times = "arrival_ns" in columns
@@ -109,7 +94,7 @@ class Assembly:
         for key in ("row", "number", "ids"):
             columns.pop(key, None)
         if "after_request" in columns:
-            _derive_delays(columns)
+            derive_delays(columns)
             self.receipt.early_turns = count_early_turns(columns)
         arrival_ns = columns["arrival_ns"]
         if has_times and not keep_zero:
@@ -231,27 +216,3 @@ class Assembly:
                 )
             seen[name] = number
         return list(seen)
-
-
-def _joined(chunks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Join the chunks of each column, emptying them; what a chunk lacks says its default."""
-    joined = {}
-    lengths = [len(chunk["row"]) for chunk in chunks]
-    for name in dict.fromkeys(name for chunk in chunks for name in chunk):
-        kind = next(chunk[name].dtype for chunk in chunks if name in chunk)
-        pieces = [
-            chunk.pop(name) if name in chunk else np.full(length, DEFAULTS[name], kind)
-            for chunk, length in zip(chunks, lengths, strict=True)
-        ]
-        joined[name] = np.concatenate(pieces)
-    return joined
-
-
-def _derive_delays(columns: dict[str, NDArray[Any]]) -> None:
-    """Where a predecessor's end is recorded, the delay is the time from it to the request."""
-    if "end_ns" not in columns or "delay_ns" in columns:
-        return
-    after, end_ns = columns["after_request"], columns["end_ns"]
-    ended = np.where(after >= 0, end_ns[after], -1)
-    since = np.maximum(columns["arrival_ns"] - ended, 0)
-    columns["delay_ns"] = np.where(ended >= 0, since, 0)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.readers.assemble import DEFAULTS, Assembly, IdForm
+from kvsim.traces.readers.assemble import Assembly, IdForm
 from kvsim.traces.readers.cells import whole_numbers
+from kvsim.traces.readers.columns import DEFAULTS, NARROW, narrow
 from kvsim.traces.readers.session_starts import SessionStarts
 from kvsim.traces.readers.wishes import Wishes
 from kvsim.traces.receipt import Receipt
@@ -55,11 +56,11 @@ class Intake:
 
     def need_arrivals(self, what: str) -> None:
         """Raise for a file that says no times, unless the user has said how requests arrive."""
-        if self.wishes.arrivals is None and not self.wishes.keep_unusable:
+        if self.wishes.arrivals is None and not self.wishes.may_lack_times:
             raise TraceError(
                 f"{self.source.path}: {what} says nothing about when requests arrive: say it with "
                 "--rate R (requests per second, evenly spaced) or --arrivals poisson|gamma(cv=X)|"
-                "weibull(shape=X) and --rate R"
+                "weibull(shape=X) and --rate R, or let kvsim simulate close the loop with --users N"
             )
 
     def output_tokens(self, batch: Batch, name: str) -> NDArray[np.int64]:
@@ -105,6 +106,8 @@ class Intake:
         chunk = {name: values[keep] for name, values in columns.items()}
         chunk["number"] = batch.numbers[keep]
         chunk["row"] = self.receipt.rows_read + np.flatnonzero(keep)
+        for name in NARROW & chunk.keys():
+            chunk[name] = narrow(chunk[name])
         self.receipt.rows_read += len(batch)
         self._assembly.add(chunk, None if ids is None else ids.select(keep))
 
@@ -190,6 +193,7 @@ class Intake:
         by_completion
             The file is written as requests end, so it is sorted by arrival without asking.
         """
+        self.starts.check_used()
         trace = self._assembly.trace(
             self.source,
             time_unit=time_unit,

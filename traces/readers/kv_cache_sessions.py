@@ -108,22 +108,40 @@ class Sessions:
         self.block_tokens, self.scope = size, scope
         return name
 
-    def _unroll(self, entries: list[Any], zero: Decimal, parents: list[_Call], depth: int) -> None:
-        """Append a thread's requests; its first follows the last of ``parents`` before it."""
+    def _unroll(
+        self, entries: list[Any], zero: Decimal, parents: list[_Call], depth: int
+    ) -> list[_Call]:
+        """Append a thread's requests and return them; the first follows one of ``parents``."""
         if depth > _DEPTH:
             raise TraceError(
                 f"{self._intake.source.path}: sub-agents are nested deeper than {_DEPTH}"
             )
         thread: list[_Call] = []
+        agents: list[_Call] = []
         for entry in entries:
             if nested.inner(entry, "type") == "subagent":
                 inner = entry.get("requests")
                 begin = zero + self._agent_start(entry)
-                self._unroll(inner if isinstance(inner, list) else [], begin, thread, depth + 1)
+                inner = inner if isinstance(inner, list) else []
+                agents += self._unroll(inner, begin, thread, depth + 1)
             elif isinstance(entry, dict):
                 self._append(entry, zero, thread, parents)
             else:
                 self._rows.append({"after_request": -1, "t": shown(entry)})
+        self._wait_for_agents(thread, agents)
+        return thread
+
+    def _wait_for_agents(self, thread: list[_Call], agents: list[_Call]) -> None:
+        """Tie requests to a sub-agent's call where that was the last to end before them."""
+        calls = {call.index: call for call in thread}
+        for call in thread if agents else ():
+            before = calls.get(self._rows[call.index]["after_request"])
+            for agent in agents:
+                if agent.end is None or agent.end > call.start or agent.start >= call.start:
+                    continue
+                if before is not None and before.end is not None and agent.end > before.end:
+                    before = agent
+                    self._rows[call.index]["after_request"] = agent.index
 
     def _append(
         self, entry: dict[str, Any], zero: Decimal, thread: list[_Call], parents: list[_Call]

@@ -5,7 +5,8 @@ they start. A ``subagent`` entry is a container whose own requests count from *i
 ``t`` is when it ended: it starts at ``t - duration_ms / 1000`` (without a duration: by the time
 that its own requests take). A request follows the last one of its
 thread that had ended, which is at ``t + api_time``, or where that is not recorded the next one's
-``think_time`` before it begins. Sub-agents use the parent's ids. An id stands for 64 tokens,
+``think_time`` before it begins; if a call of its sub-agents ended later, but before it, it follows
+that one. Sub-agents use the parent's ids. An id stands for 64 tokens,
 ``len(hash_ids) = floor(in / 64)``, and ids of different sessions are different blocks.
 Source: callanjfox/kv-cache-tester (C. Fox, WEKA).
 """

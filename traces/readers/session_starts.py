@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class SessionStarts:
     """Hands out one start a session, in file order; the first is 0.
 
-    One session alone needs no law. Where reading is for statistics, all start at 0.
+    One session alone needs no law. Where nothing needs to say it, all start at 0.
     """
 
     path: Path
@@ -34,11 +34,12 @@ class SessionStarts:
             if self._times is None:
                 self._times = rule.stream_ns(self.wishes.rngs[1])
             return next(self._times)
-        if self.num_sessions > 1 and not self.wishes.keep_unusable:
+        if self.num_sessions > 1 and not self.wishes.may_lack_times:
             raise TraceError(
                 f"{self.path}: each session's times begin at 0 and nothing says when sessions "
                 "start: say it with --session-rate R (sessions per second, Poisson) or "
-                "--session-starts rate=R|poisson(rate=R)|gamma(cv=X,rate=R)|weibull(shape=X,rate=R)"
+                "--session-starts rate=R|poisson(rate=R)|gamma(cv=X,rate=R)|weibull(shape=X,"
+                "rate=R), or let kvsim simulate close the loop with --users N"
             )
         return 0
 
@@ -46,6 +47,15 @@ class SessionStarts:
     def unknown(self) -> bool:
         """Whether several sessions were put at 0 because nothing says when they start."""
         return self.wishes.session_starts is None and self.num_sessions > 1
+
+    def check_used(self) -> None:
+        """Raise where the user says when sessions start, and the file's own times stand."""
+        if self.wishes.session_starts is not None and not self.num_sessions:
+            raise TraceError(
+                f"{self.path}: --session-starts and --session-rate are for files whose sessions "
+                "all begin at 0, and this one has times of its own: leave them out (--rate-scale "
+                "changes the rate)"
+            )
 
     def note(self) -> str:
         """Say how starts came about."""

@@ -23,6 +23,9 @@ class Wishes:
     keep_unusable
         Read for statistics: requests without an answer stay in (0 output tokens), and what the
         file does not say (times, outputs, starts of sessions) stays at 0 instead of stopping.
+    need_times
+        False where times do not matter, because users take one session after the other: what the
+        file does not say of them then stays at 0.
     arrivals, session_starts, outputs
         Laws for what is to be drawn; None = as recorded, and an error where nothing is.
     rngs
@@ -33,7 +36,13 @@ class Wishes:
     sort: bool = False
     limit: int | None = None
     keep_unusable: bool = False
+    need_times: bool = True
     arrivals: ArrivalRule | None = None
     session_starts: ArrivalRule | None = None
     outputs: OutputRule | None = None
     rngs: Sequence[np.random.Generator] = ()
+
+    @property
+    def may_lack_times(self) -> bool:
+        """Whether arrivals and starts of sessions may stay unsaid."""
+        return self.keep_unusable or not self.need_times

@@ -78,8 +78,9 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "output_tokens": [70, 70, 3, 4, 3, 5],
         "session": ["t1", "t2", "t1", "t1", "t2", "t1"],
         "turn": [0, 0, 0, 1, 0, 1],
-        "after_request": [-1, -1, 0, 2, 1, 0],
-        "delay_ns": [0, 0, S // 2, S, 2_500 * MS, 7_500 * MS],
+        # the request at 10 s follows the sub-agent's last call, which ended at 6 s
+        "after_request": [-1, -1, 0, 2, 1, 3],
+        "delay_ns": [0, 0, S // 2, S, 2_500 * MS, 4 * S],
         "prefix": (64, False, "session", [[0, 1], [10, 11], [8], [8, 9], [11], [0, 1, 2, 3]]),
     },
     "kv_cache_tester_one.json": {"arrival_ns": [0, 5 * S], "after_request": [-1, 0]},
