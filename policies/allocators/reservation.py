@@ -40,18 +40,20 @@ class Max:
 
 
 class Pow2:
-    """Prompt, and the true output rounded up to a power of two: "at most 2x" over-reserved."""
+    """Prompt, and the true output rounded up to a power of two, never beyond the model length."""
 
     name = "pow2"
     uses_oracle = True
 
-    def __init__(self, truth: LengthTruth) -> None:
+    def __init__(self, max_model_len: int, truth: LengthTruth) -> None:
+        self._max_model_len = max_model_len
         self._truth = truth
 
     def tokens(self, sequence: Sequence) -> int:
-        """``prompt + 2^k`` with the smallest ``2^k >= output``; may exceed the model length."""
+        """``prompt + 2^k`` with the smallest ``2^k >= output``."""
         num_outputs = self._truth.num_outputs(sequence.index)
-        return sequence.prompt_tokens + (1 << (num_outputs - 1).bit_length())
+        tokens = sequence.prompt_tokens + (1 << (num_outputs - 1).bit_length())
+        return min(tokens, self._max_model_len)
 
 
 class Oracle:
@@ -68,7 +70,11 @@ class Oracle:
         return self._truth.num_slots(sequence.index)
 
 
-RESERVATIONS: Final = (Max.name, Pow2.name, Oracle.name)
+RESERVATIONS: Final[dict[str, type[Reservation]]] = {
+    Max.name: Max,
+    Pow2.name: Pow2,
+    Oracle.name: Oracle,
+}
 
 
 def make_reservation(name: str, max_model_len: int, truth: LengthTruth) -> Reservation:
@@ -76,7 +82,7 @@ def make_reservation(name: str, max_model_len: int, truth: LengthTruth) -> Reser
     if name == Max.name:
         return Max(max_model_len)
     if name == Pow2.name:
-        return Pow2(truth)
+        return Pow2(max_model_len, truth)
     if name == Oracle.name:
         return Oracle(truth)
     msg = f"reservation {name!r} is unknown; choose one of {', '.join(RESERVATIONS)}"

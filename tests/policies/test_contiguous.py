@@ -55,6 +55,7 @@ def admit(allocator: ContiguousAllocator, sequence: Sequence) -> None:
         ("pow2", 1, 10 + 1, True),
         ("pow2", 4, 10 + 4, True),
         ("pow2", 5, 10 + 8, True),
+        ("pow2", 65, MODEL_LEN, True),
         ("oracle", 1, 10, True),
         ("oracle", 5, 14, True),
     ],

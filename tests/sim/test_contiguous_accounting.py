@@ -121,7 +121,7 @@ class Account(Stepper):
         if self.config.reservation == "max":
             return MODEL_LEN
         if self.config.reservation == "pow2":
-            return prompt + next(power for power in POWERS if power >= output)
+            return min(prompt + next(p for p in POWERS if p >= output), MODEL_LEN)
         unforeseen = self.config.async_scheduling and not self._requests.foreseen[index]
         return prompt + output - 1 + unforeseen
 

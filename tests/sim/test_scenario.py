@@ -138,7 +138,7 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("preemption.victim=first", "expected 'last'"),
         ("predictor.kind=oracle", "expected 'none'"),
         ("queue.policy=sjf", "expected 'fcfs' or 'priority'"),
-        ("allocator.kind=contiguous", "expected 'paged'"),
+        ("allocator.kind=slab", "expected 'paged' or 'contiguous'"),
         ("allocator.prefix=radix", "expected 'auto' or 'hash' or 'none'"),
         ("block_size=16", r"not of the form table.key \(did you mean 'engine.block_size'\?"),
         ("engine.block_size", r"--set 'engine.block_size' is not of the form table.key=value"),
@@ -178,7 +178,7 @@ def test_a_file_stands_on_its_preset(tmp_path: Path) -> None:
     [
         ("engine = 3", r"mine.toml: engine = 3 must be a table \[engine\]"),
         ("[engine", "mine.toml: not TOML: "),
-        ('preset = "vllm-0.13"', "unknown .did you mean 'vllm-0.32'.*presets are vllm-0.12, "),
+        ('preset = "vllm-0.13"', "unknown .did you mean 'vllm-0.32'.*presets are orca-max, "),
         ("preset = 3", "preset = 3 is unknown"),
         ("[engine]\nblocksize = 3", "mine.toml: unknown key engine.blocksize .did you mean"),
     ],
