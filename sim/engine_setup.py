@@ -19,7 +19,7 @@ from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
-from kvsim.sim.scenario_checks import check_reservation
+from kvsim.sim.scenario_checks import check_reservation, keys_set_aside
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -82,7 +82,8 @@ def set_up(scenario: Scenario) -> EngineSetup:
         num_null_blocks=config.num_null_blocks,
     )
     cost = _cost(scenario, model, hardware, overlap=config.async_scheduling)
-    return EngineSetup(config, cost, shape, pool.terms, _notes(config, model, pool))
+    notes = (*keys_set_aside(scenario), *_notes(config, model, pool))
+    return EngineSetup(config, cost, shape, pool.terms, notes)
 
 
 def default_batch(hardware: HardwareSpec, entry_point: str) -> tuple[int, int]:

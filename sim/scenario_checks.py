@@ -55,6 +55,19 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
             )
 
 
+def keys_set_aside(scenario: Scenario) -> list[str]:
+    """Sentences on keys that the allocator has no use for."""
+    notes = []
+    if scenario.allocator.kind == "contiguous":
+        if scenario.engine.enable_prefix_caching:
+            notes.append(
+                f"{_CONTIGUOUS} shares no prefixes: engine.enable_prefix_caching is unused"
+            )
+        if scenario.engine.block_size is not None:
+            notes.append(f"{_CONTIGUOUS} counts slots: engine.block_size is unused")
+    return notes
+
+
 def check_reservation(config: SchedulerConfig) -> None:
     """Refuse reservations of the model length that the empty pool cannot place.
 

@@ -66,7 +66,12 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
     assert (back.config.block_size, back.pool.num_null_blocks) == (16, 1)
     assert back.config.batching == "iteration-level"
     with_blocks = Scenario().with_values({"engine.block_size": 32} | CONTIGUOUS | SMALL)
-    assert set_up(with_blocks).config.block_size == 1
+    unused = set_up(with_blocks)
+    assert unused.config.block_size == 1
+    assert unused.notes == (
+        "allocator.kind = 'contiguous' shares no prefixes: engine.enable_prefix_caching is unused",
+        "allocator.kind = 'contiguous' counts slots: engine.block_size is unused",
+    )
 
 
 @pytest.mark.parametrize(
