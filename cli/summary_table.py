@@ -130,10 +130,9 @@ def _pool(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
         assumed = ", assumed" if term.assumed else ""
         amount = f"{sign}{term.num_bytes / _GIB:.2f} GiB"
         lines += wrapped(f"  {term.name:<16}", f"{amount:>10}  {term.formula}{assumed}", hang=12)
-    blocks = (
-        f"{number(memory['num_gpu_blocks'])} blocks of {memory['block_size']} tokens, "
-        f"{memory['pool_bytes'] / _GIB:.2f} GiB"
-    )
+    size = memory["block_size"]
+    shape = f"blocks of {size} tokens" if size > 1 else "slots of one token"
+    blocks = f"{number(memory['num_gpu_blocks'])} {shape}, {memory['pool_bytes'] / _GIB:.2f} GiB"
     return [*wrapped("KV pool", blocks), *lines]
 
 

@@ -19,7 +19,15 @@ class SchedulerConfig:
 
     ``num_gpu_blocks`` counts the null block. The last four fields are the rules that changed
     between vLLM versions; their defaults are those of 0.32.0.
+
+    With ``allocator = "contiguous"`` the pool is counted in slots: ``block_size`` is 1, there is
+    no null block, and ``reservation`` and ``placement`` say what a sequence takes and where.
     """
+
+    allocator: str = "paged"
+    reservation: str = "max"
+    placement: str = "buddy"
+    batching: str = "mixed-running-first"
 
     block_size: int = 16
     num_gpu_blocks: int = 1024
@@ -45,3 +53,13 @@ class SchedulerConfig:
     """The ``- 1`` in the clamp ``max_model_len - computed - 1``: 0.12.0 and later."""
     victim_moves_position: Literal["always", "scheduled"] = "always"
     """Priority: the walk's position moves back for any earlier victim, or only a scheduled one."""
+
+    @property
+    def num_null_blocks(self) -> int:
+        """Blocks of the pool that hold nothing: vLLM's null block, 0 without block tables."""
+        return int(self.allocator == "paged")
+
+    @property
+    def usable_blocks(self) -> int:
+        """Blocks that can be handed out."""
+        return self.num_gpu_blocks - self.num_null_blocks

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
-from kvsim.sim.leaper import Leaper, leapable
-from kvsim.sim.recorder import Recorder
+from kvsim.sim.engine_choice import can_leap
+from kvsim.sim.leaper import Leaper
+from kvsim.sim.recorder import MAX_FLIPS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.session_driver import SessionDriver
 from kvsim.sim.stepper import Stepper
@@ -180,7 +181,7 @@ def run(
 ) -> EngineRun:
     """Replay a trace against one engine.
 
-    The leaper runs where ``leapable(config)`` holds, else (or with ``step``, or for a
+    The leaper runs where ``can_leap`` says so, else (or with ``step``, or for a
     ``listener``) the stepper does. Same inputs, same recorder.
 
     Parameters
@@ -195,11 +196,11 @@ def run(
         A closed loop: see :class:`~kvsim.sim.session_driver.SessionDriver`.
     """
     requests = Requests(trace, config, max_tokens)
-    recorder = Recorder(len(trace), max(requests.arrival_ps, default=0))
+    span_ps = max(requests.arrival_ps, default=0)
+    max_flips = MAX_FLIPS if config.allocator == "paged" else None
+    recorder = Recorder(len(trace), span_ps, max_flips=max_flips)
     recorder.arrival_ps = requests.arrival_ps
-    able, reason = leapable(config)
-    if able and requests.timeout_ps is not None:
-        able, reason = False, "requests with a timeout"
+    able, reason = can_leap(config, requests)
     engine: Stepper | Leaper
     if step or listener is not None or not able:
         reason = "asked for" if step or listener is not None else reason

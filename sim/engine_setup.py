@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import build_cost
 from kvsim.sim.hardware import load_hardware, server_defaults
@@ -19,6 +20,7 @@ from kvsim.sim.models import load_model
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
 from kvsim.sim.presets import check_known_to_engine
+from kvsim.sim.scenario_checks import check_reservation, keys_set_aside
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -74,14 +76,17 @@ def set_up(scenario: Scenario) -> EngineSetup:
         async_scheduling=hardware.kind != "cpu",
         groups=layout.kv_groups,
     )
+    check_reservation(config)
     shape = PoolShape(
         num_blocks=pool.num_blocks,
         block_size=config.block_size,
         block_bytes=pool.block_bytes,
         remainder_bytes=pool.remainder_bytes,
+        num_null_blocks=config.num_null_blocks,
     )
     cost = _cost(scenario, model, hardware, overlap=config.async_scheduling)
-    return EngineSetup(config, cost, shape, pool.terms, _notes(config, model, pool))
+    notes = (*keys_set_aside(scenario), *_notes(config, model, pool))
+    return EngineSetup(config, cost, shape, pool.terms, notes)
 
 
 def default_batch(hardware: HardwareSpec, entry_point: str) -> tuple[int, int]:
@@ -112,8 +117,7 @@ def pool_request(scenario: Scenario) -> PoolRequest:
     return PoolRequest(
         model=model,
         hardware=hardware,
-        block_size=engine.block_size
-        or (_BLOCK_SIZE_ON_CPU if hardware.kind == "cpu" else _BLOCK_SIZE),
+        block_size=_block_size(scenario, hardware),
         max_num_batched_tokens=budget,
         max_num_seqs=engine.max_num_seqs or min(seats, budget),
         gpu_memory_utilization=engine.gpu_memory_utilization,
@@ -131,6 +135,14 @@ def pool_request(scenario: Scenario) -> PoolRequest:
         max_model_len=engine.max_model_len or model.max_position,
         batches_in_flight=2 if overlaps or engine.async_scheduling else 1,
     )
+
+
+def _block_size(scenario: Scenario, hardware: HardwareSpec) -> int:
+    """Tokens a block: given, or vLLM's default; contiguous pools are counted in slots."""
+    if scenario.allocator.kind == "contiguous":
+        return 1
+    default = _BLOCK_SIZE_ON_CPU if hardware.kind == "cpu" else _BLOCK_SIZE
+    return scenario.engine.block_size or default
 
 
 def _simulated_layout(scenario: Scenario, model: ModelSpec, pool: Pool) -> BlockLayout:
@@ -196,7 +208,12 @@ def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, 
             f"max_model_len {config.max_model_len:,} is above the {model.max_position:,} tokens "
             f"that {model.name} was made for"
         )
-    usable_tokens = (pool.num_blocks - 1) * config.block_size
+    if config.allocator == "contiguous" and RESERVATIONS[config.reservation].uses_oracle:
+        notes.append(
+            f"uses oracle knowledge: allocator.reservation = {config.reservation!r} knows the true "
+            "length of every answer"
+        )
+    usable_tokens = config.usable_blocks * config.block_size
     if len(config.kv_groups) == 1 and usable_tokens < config.max_model_len:
         notes.append(
             f"the pool holds {usable_tokens:,} tokens, fewer than max_model_len "

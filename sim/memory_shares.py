@@ -6,8 +6,8 @@ rounded so that they still add up to 100 (largest remainder).
 
     pool   = usable blocks + null block + remainder
     usable = blank | cached | owned by sequences
-    owned  = token | duplicate | future | never        (slots; future + never = empty)
-    blank  = blocked (while requests wait) | free
+    owned  = token | duplicate | future | never | padding     (slots; future + never = empty)
+    blank  = hole | blocked (both while requests wait) | free
 """
 
 from __future__ import annotations
@@ -41,16 +41,30 @@ STATES: Final[dict[str, tuple[str, ...]]] = {
     "free": ("free", "blocked"),
 }
 """What readers see, each the sum of some primitives."""
+SOSP23: Final[dict[str, tuple[str, ...]]] = {
+    "token": ("token", "duplicate"),
+    "reserved": ("future",),
+    "internal": ("never",),
+    "external": ("padding", "hole", "blocked", "free", "cached", "unusable"),
+}
+"""Figure 2 of the PagedAttention paper (SOSP 2023): its "external fragmentation & others" holds the
+round-up (its Oracle has no internal waste) and all free memory.
+"""
+VIEWS: Final = {"six": STATES, "sosp23": SOSP23}
 
 
 @dataclass(frozen=True, slots=True)
 class PoolShape:
-    """Sizes of the pool; ``num_blocks`` counts the null block, ``remainder_bytes`` fit no block."""
+    """Sizes of the pool; ``num_blocks`` counts the null block, ``remainder_bytes`` fit no block.
+
+    Without block tables a block is one slot, and none of them is a null block.
+    """
 
     num_blocks: int
     block_size: int
     block_bytes: int
     remainder_bytes: int = 0
+    num_null_blocks: int = 1
 
     @property
     def pool_bytes(self) -> int:
@@ -61,42 +75,45 @@ class PoolShape:
 def all_time(recorder: Recorder, pool: PoolShape) -> dict[str, int]:
     """Primitives over the whole run, in byte-ps times ``block_size`` (exact integers)."""
     totals = {name: sum(values) for name, values in recorder.windows.items()}
-    return primitives(totals, recorder.while_waiting["blank"], pool)
+    waiting = recorder.while_waiting
+    return primitives(totals, waiting["blank"] - waiting["hole"], pool)
 
 
 def while_waiting(recorder: Recorder, pool: PoolShape) -> dict[str, int]:
     """Primitives over the time in which requests waited, in the unit of :func:`all_time`."""
     totals = recorder.while_waiting
-    return primitives(totals, totals["blank"], pool)
+    return primitives(totals, totals["blank"] - totals["hole"], pool)
 
 
-def primitives(totals: Mapping[str, int], blocked_blank: int, pool: PoolShape) -> dict[str, int]:
+def primitives(totals: Mapping[str, int], blocked: int, pool: PoolShape) -> dict[str, int]:
     """Split a stretch of time into primitives; they add up to the pool over ``window``.
 
-    ``totals`` are ``recorder.MEMORY`` integrals (slot-ps); ``blocked_blank`` is the part of
-    ``blank`` in which requests waited.
+    ``totals`` are the recorder's integrals (slot-ps); ``blocked`` is the part of ``blank`` beside
+    holes in which requests waited.
     """
     window_ps, slots = totals["window"], pool.block_size
-    held = (pool.num_blocks - 1) * slots * window_ps - totals["blank"] - totals["cached"]
+    usable = (pool.num_blocks - pool.num_null_blocks) * slots
+    owned = usable * window_ps - totals["blank"] - totals["cached"]
     of_slots = {
-        "token": held - totals["empty"] - totals["duplicate"],
+        "token": owned - totals["empty"] - totals["duplicate"] - totals["padding"],
         "duplicate": totals["duplicate"],
         "future": totals["empty"] - totals["never"],
         "never": totals["never"],
-        "padding": 0,
-        "hole": 0,
-        "blocked": blocked_blank,
+        "padding": totals["padding"],
+        "hole": totals["hole"],
+        "blocked": blocked,
         "cached": totals["cached"],
-        "free": totals["blank"] - blocked_blank,
+        "free": totals["blank"] - totals["hole"] - blocked,
     }
     parts = {name: value * pool.block_bytes for name, value in of_slots.items()}
-    parts["unusable"] = (pool.block_bytes + pool.remainder_bytes) * slots * window_ps
+    null_bytes = pool.num_null_blocks * pool.block_bytes
+    parts["unusable"] = (null_bytes + pool.remainder_bytes) * slots * window_ps
     return parts
 
 
-def states(parts: Mapping[str, int]) -> dict[str, int]:
-    """Six states of ten primitives."""
-    return {name: sum(parts[part] for part in held) for name, held in STATES.items()}
+def states(parts: Mapping[str, int], view: str = "six") -> dict[str, int]:
+    """Group ten primitives as one of ``VIEWS`` does."""
+    return {name: sum(parts[part] for part in held) for name, held in VIEWS[view].items()}
 
 
 def percentages(parts: Mapping[str, int], decimals: int = 2) -> dict[str, float]:

@@ -190,6 +190,7 @@ def _memory(recorder: Recorder, pool: PoolShape) -> Summary:
         summary[name] = {
             "seconds": window_ps / PS_PER_S,
             "states_percent": memory_shares.percentages(grouped),
+            "sosp23_percent": memory_shares.percentages(memory_shares.states(parts, "sosp23")),
             "primitives_percent": memory_shares.percentages(parts),
             "primitives_mean_bytes": {
                 part: value / (window_ps * pool.block_size) if window_ps else 0.0

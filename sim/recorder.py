@@ -43,6 +43,14 @@ running    number of running sequences x ps
 window     ps covered
 """
 
+CONTIGUOUS: Final = ("padding", "hole")
+"""Further integrals of allocators without block tables, in slot-ps.
+
+padding    owned slots that the allocator's round-up added
+hole       the part of ``blank`` at times when it was enough in sum for the queue's head, but no
+           run was large enough
+"""
+
 CAUSES: Final = ("step", "seats", "budget", "blocks", "admission rule")
 """Why a request waits: for the step in progress to end, or for what refused the queue's head."""
 
@@ -50,7 +58,9 @@ CAUSES: Final = ("step", "seats", "budget", "blocks", "admission rule")
 class Recorder:
     """Observer of one engine; see the module docstring.
 
-    ``span_ps``, the time from the first arrival to the last, sets the first width of a window.
+    ``span_ps``, the time from the first arrival to the last, sets the first width of a window;
+    ``max_flips`` is how often requests may start or stop to wait while a request holds its last
+    block (``None``: without limit, as where memory is held for a request's whole life).
 
     Attributes
     ----------
@@ -60,9 +70,9 @@ class Recorder:
         computed tokens thrown away by preemptions; ``stall_ps``: sum of the token gaps that held
         a preemption. Times are -1 until they happen.
     windows : dict of str to list of int
-        ``MEMORY`` integrals per window, plus ``waiting`` (requests x ps).
+        ``MEMORY`` and ``CONTIGUOUS`` integrals per window, plus ``waiting`` (requests x ps).
     while_waiting : dict of str to int
-        The ``MEMORY`` integrals over the time in which requests waited.
+        The same integrals over the time in which requests waited.
     waited_ps : dict of str to int
         Request-ps spent waiting, by cause.
     gaps : GapHistogram
@@ -76,7 +86,9 @@ class Recorder:
         Engine time of the last event.
     """
 
-    def __init__(self, num_requests: int, span_ps: int = 0) -> None:
+    def __init__(
+        self, num_requests: int, span_ps: int = 0, *, max_flips: int | None = MAX_FLIPS
+    ) -> None:
         def column(fill: int) -> array[int]:
             return array("q", [fill]) * num_requests
 
@@ -97,11 +109,13 @@ class Recorder:
         self.width_ps = FIRST_WIDTH_PS
         while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
             self.width_ps *= 2
-        self.windows: dict[str, list[int]] = {name: [0] for name in (*MEMORY, "waiting")}
+        self.windows: dict[str, list[int]] = {
+            name: [0] for name in (*MEMORY, *CONTIGUOUS, "waiting")
+        }
         self._blank, self._cached, self._empty, self._duplicate, _, self._running, self._covered = (
             self.windows[name] for name in MEMORY
         )
-        self.while_waiting = dict.fromkeys(MEMORY, 0)
+        self.while_waiting = dict.fromkeys((*MEMORY, *CONTIGUOUS), 0)
         self.waited_ps = dict.fromkeys(CAUSES, 0)
         self.gaps = GapHistogram()
         self.num_stalls = 0
@@ -114,7 +128,7 @@ class Recorder:
         self.end_ps = 0
         self.num_steps_outside = 0
         self.requests_waiting = False
-        self._flips: deque[tuple[int, int]] = deque([(0, 0)], maxlen=MAX_FLIPS)
+        self._flips: deque[tuple[int, int]] = deque([(0, 0)], maxlen=max_flips)
         self._room_ps = self.width_ps
         self._num_waiting = 0
         self._waiting_since_ps = 0
@@ -188,6 +202,14 @@ class Recorder:
             self._running[window] += running * ps
             self._covered[window] += ps
             start_ps = upto_ps
+
+    def contiguous(self, start_ps: int, end_ps: int, padding: int, hole: int) -> None:
+        """Slots of an allocator without block tables, constant over ``[start_ps, end_ps)``."""
+        for name, slots in (("padding", padding), ("hole", hole)):
+            if slots and end_ps > start_ps:
+                self._spread(name, start_ps, end_ps, slots)
+                if self.requests_waiting:
+                    self.while_waiting[name] += slots * (end_ps - start_ps)
 
     def sums(
         self,

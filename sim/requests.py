@@ -73,7 +73,7 @@ class Requests:
         prefix = trace.prefix if config.enable_prefix_caching else None
         self._ids_cover_output = prefix is not None and prefix.covers_output
         self.paths = PrefixPaths(prefix, len(trace), config.block_size)
-        self._usable_blocks = config.num_gpu_blocks - 1
+        self._usable_blocks = config.usable_blocks
         self.refused = _flags(self._never_fits(prompts, outputs, foreseen))
 
     def __len__(self) -> int:
@@ -82,6 +82,15 @@ class Requests:
     def num_outputs(self, index: int) -> int:
         """Tokens the request will have generated when it ends."""
         return self._num_outputs[index]
+
+    def num_slots(self, index: int) -> int:
+        """Tokens of KV the request will have computed when it ends.
+
+        The last token's KV is never computed, unless the step after an unforeseen end is already
+        scheduled by then.
+        """
+        tokens = self.prompt_tokens[index] + self._num_outputs[index] - 1
+        return tokens + (self.config.async_scheduling and not self.foreseen[index])
 
     def _never_fits(
         self, prompts: NDArray[np.int64], outputs: NDArray[np.int64], foreseen: NDArray[np.bool_]

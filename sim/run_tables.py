@@ -11,7 +11,7 @@ import numpy as np
 
 from kvsim.sim import memory_shares
 from kvsim.sim.phases import Windows
-from kvsim.sim.recorder import MEMORY
+from kvsim.sim.recorder import CONTIGUOUS, MEMORY
 from kvsim.sim.request_columns import PS_PER_S, STATUS_NAMES, RequestColumns
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def series_table(
     }
     rows = []
     for index, covered_ps in enumerate(windows.covered_ps.tolist()):
-        totals = {name: recorder.windows[name][index] for name in MEMORY}
+        totals = {name: recorder.windows[name][index] for name in (*MEMORY, *CONTIGUOUS)}
         parts = memory_shares.states(memory_shares.primitives(totals, 0, pool))
         scale = covered_ps * pool.block_size
         rows.append([value / scale if scale else 0.0 for value in parts.values()])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.sim.scenario_checks import check_combination
 from kvsim.sim.scenario_tables import (
     Allocator,
     Batching,
@@ -81,6 +82,8 @@ class Scenario:
         ValueError
             Where ``allocator.prefix = "hash"`` meets ``engine.enable_prefix_caching = false``.
         """
+        if self.allocator.kind == "contiguous":
+            return False
         switch, prefix = self.engine.enable_prefix_caching, self.allocator.prefix
         if prefix == "hash" and not switch:
             raise ValueError(
@@ -112,7 +115,11 @@ class Scenario:
         """
         engine, batching = self.engine, self.batching
         model_len = engine.max_model_len or max_model_len
+        groups = engine.kv_groups or groups
+        check_combination(self, groups)
         budget = engine.max_num_batched_tokens or max_num_batched_tokens
+        if batching.policy == "iteration-level":  # a budget that never binds
+            budget = model_len * (engine.max_num_seqs or max_num_seqs)
         if not engine.enable_chunked_prefill and budget < model_len:
             raise ValueError(
                 f"engine.enable_chunked_prefill = false needs engine.max_num_batched_tokens "
@@ -125,8 +132,13 @@ class Scenario:
                 f"engine.max_num_seqs (={seats})"
             )
         switch = engine.async_scheduling
+        contiguous = self.allocator.kind == "contiguous"
         return SchedulerConfig(
-            block_size=engine.block_size or block_size,
+            allocator=self.allocator.kind,
+            reservation=self.allocator.reservation,
+            placement=self.allocator.placement,
+            batching=batching.policy,
+            block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,
             max_num_batched_tokens=budget,
             max_num_seqs=seats,
@@ -139,7 +151,7 @@ class Scenario:
             scheduler_reserve_full_isl=batching.scheduler_reserve_full_isl,
             async_scheduling=async_scheduling if switch is None else switch,
             prefix_cache_retention_interval=self.retention.prefix_cache_retention_interval,
-            kv_groups=engine.kv_groups or groups,
+            kv_groups=groups,
             freed_blocks_without_key=(
                 "front" if self.allocator.freed_blocks_without_key == "front" else "back"
             ),

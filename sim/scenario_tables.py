@@ -110,7 +110,8 @@ class Batching:
         "mixed-running-first",
         choice(
             "mixed-running-first",
-            later="prefill-first, iteration-level, static, token-budget, no-evict",
+            "iteration-level",
+            later="prefill-first, static, token-budget, no-evict",
         ),
     )
     long_prefill_token_threshold: int = key(0, whole(0))
@@ -122,9 +123,16 @@ class Batching:
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch."""
+    """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch.
 
-    kind: str = key("paged", choice("paged", later="contiguous"))
+    ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says and
+    where ``placement`` says; it has no blocks and shares no prefixes. Other kinds leave those two
+    keys aside.
+    """
+
+    kind: str = key("paged", choice("paged", "contiguous"))
+    reservation: str = key("max", choice("max", "pow2", "oracle", later="predicted"))
+    placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
     prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
 

@@ -21,7 +21,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.policies.allocators import make_allocator
 from kvsim.policies.batching import SchedulerState, make_batching
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import make_queue
@@ -96,11 +96,11 @@ class Stepper:
         self.num_audited = 0
         self.state = SchedulerState(
             config,
-            PagedAllocator(config),
+            make_allocator(config, requests),
             make_queue(config.policy),
             VICTIMS["lowest-priority" if config.policy == "priority" else "last"],
         )
-        self._batching = make_batching("mixed-running-first")
+        self._batching = make_batching(config.batching)
         self._cost = cost
         self._requests = requests
         self._in_flight: deque[Flight] = deque()
@@ -112,6 +112,7 @@ class Stepper:
         chunk = config.long_prefill_token_threshold or config.max_num_batched_tokens
         self._recompute_calls = -(-config.max_model_len // chunk)
         self._since_ps = 0
+        self._fragmented = False
         self.last_call_ps = -1
         self._windows = [
             group.sliding_window for group in config.kv_groups if group.sliding_window is not None
@@ -145,6 +146,9 @@ class Stepper:
         waiting = len(self.state.waiting)
         self.recorder.queue(now_ps, waiting, self._cause)
         self.recorder.set_waiting(now_ps, waiting > 0)
+        self._fragmented = waiting > 0 and self.state.allocator.fragmented(
+            self.state.waiting.head()
+        )
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
@@ -233,7 +237,7 @@ class Stepper:
 
     def _launch(self, step: ScheduledStep, now_ps: int) -> None:
         """Put a step behind those in flight and count its tokens as computed."""
-        recorder, block_size = self.recorder, self.config.block_size
+        recorder, allocator = self.recorder, self.state.allocator
         for admission in step.admitted:
             index = admission.sequence.index
             recorder.admitted(index, now_ps, admission.hit_tokens, resumed=admission.resumed)
@@ -254,7 +258,7 @@ class Stepper:
                 contexts.append(past + 1)
             else:
                 prefills.append((num_tokens, past))
-            if -(-(past + num_tokens) // block_size) > -(-sequence.computed // block_size):
+            if allocator.takes_memory(sequence, past + num_tokens):
                 sequence.last_block_ps = now_ps
             sequence.computed = past + num_tokens
             sequence.in_flight += num_tokens
@@ -328,28 +332,20 @@ class Stepper:
         recorder.output_tokens[index] += 1
 
     def _release_account(self, sequence: Sequence, computed: int, now_ps: int) -> None:
-        """The free end of a sequence's last block was never filled."""
-        slots = -computed % self.config.block_size * len(self.config.kv_groups)
+        """What a sequence owned and had not filled by now was never filled."""
+        slots = self.state.allocator.num_empty(sequence, computed)
         self.recorder.never(sequence.last_block_ps, now_ps, slots)
 
     def _account(self, now_ps: int) -> None:
         """Memory was constant since the last event; O(running)."""
-        allocator, block_size = self.state.allocator, self.config.block_size
-        pool = allocator.pool
-        empty = 0
-        for sequence in self.state.running:
-            for group in allocator.groups:
-                empty += len(group.tables[sequence.index]) * block_size - sequence.computed
+        state = self.state
+        blank, cached, empty, duplicate, padding = state.allocator.usage(state.running)
         self.recorder.interval(
-            self._since_ps,
-            now_ps,
-            (pool.num_free - pool.num_cached_free) * block_size,
-            pool.num_cached_free * block_size,
-            empty,
-            pool.num_duplicates * block_size,
-            len(self.state.running),
+            self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
         )
-        self.recorder.num_evicted_blocks = pool.num_evicted
+        hole = blank if self._fragmented else 0
+        self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
+        self.recorder.num_evicted_blocks = state.allocator.num_evicted
         self._since_ps = now_ps
 
     def check_invariants(self) -> None:
@@ -360,8 +356,8 @@ class Stepper:
         for sequence in state.running:
             known = sequence.known + sequence.owed
             assert sequence.computed <= known, f"{sequence} computed more than it knows"
-            assert self.state.allocator.groups[0].tables[sequence.index], f"{sequence} has no block"
-        held = set(state.allocator.groups[0].tables)
+            assert state.allocator.num_held(sequence), f"{sequence} has no block"
+        held = state.allocator.owners()
         assert held == {sequence.index for sequence in state.running}, "blocks without an owner"
 
     def name_of(self, index: int) -> str:

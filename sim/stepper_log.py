@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvsim.policies.allocators import PagedAllocator
 from kvsim.sim.schedule_log import ScheduleLog
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class StepperLog(ScheduleLog):
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         """Write what the call handed out."""
-        step, pool = flight.step, stepper.state.allocator.pool
+        step, pool = flight.step, _paged(stepper).pool
         self.recorder, self._pool = stepper.recorder, pool
         self.caching = stepper.config.enable_prefix_caching
         record: dict[str, Any] = {
@@ -56,7 +57,7 @@ class StepperLog(ScheduleLog):
         """Blocks added to each table, one list a group where there are several."""
         for preemption in flight.step.preempted:
             self._tables.pop(preemption.sequence.index, None)
-        groups = stepper.state.allocator.groups
+        groups = _paged(stepper).groups
         new: dict[str, Any] = {}
         for item in flight.items:
             index = item.sequence.index
@@ -79,7 +80,7 @@ class StepperLog(ScheduleLog):
         dropped: Sequence[int],
     ) -> None:
         """Write what the step's results changed."""
-        state = stepper.state
+        state, pool = stepper.state, _paged(stepper).pool
         for index in finished:
             self._tables.pop(index, None)
         visible = sum(s.arrival_ps <= stepper.last_call_ps for s in state.waiting)
@@ -88,10 +89,10 @@ class StepperLog(ScheduleLog):
                 "finished": [stepper.name_of(index) for index in finished],
                 "late": [stepper.name_of(index) for index in late],
                 "dropped": [stepper.name_of(index) for index in dropped],
-                "free_after_update": state.allocator.pool.num_free,
+                "free_after_update": pool.num_free,
                 "running": len(state.running),
                 "waiting": visible,
-                "cached_blocks": len(state.allocator.pool.index),
+                "cached_blocks": len(pool.index),
             }
         )
 
@@ -101,3 +102,10 @@ class StepperLog(ScheduleLog):
         assert self._pool is not None, "the log never saw its engine"
         summary["free_queue_at_end"] = [block.id for block in self._pool.free_queue]
         return summary
+
+
+def _paged(stepper: Stepper) -> PagedAllocator:
+    """Block tables of the engine whose schedule is written."""
+    allocator = stepper.state.allocator
+    assert isinstance(allocator, PagedAllocator), "logs of schedules hold blocks"
+    return allocator

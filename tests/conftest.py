@@ -1,7 +1,8 @@
 """What all tests share: hypothesis profiles, and the folder of recorded logs and public traces.
 
 Profiles: ``dev`` at a desk, ``ci`` (the same examples each time) where ``CI`` is set, ``nightly``
-(2,000 examples) with ``KVSIM_NIGHTLY=1``. A test that needs more than the usual 100 takes
+(2,000 examples) with ``KVSIM_NIGHTLY=1``, which also runs what is marked ``slow`` (so does
+``pytest -m slow``). A test that needs more than the usual 100 takes
 ``@settings(max_examples=max(200, settings().max_examples))``: 200 normally, 2,000 at night.
 """
 
@@ -25,6 +26,16 @@ if os.environ.get("KVSIM_NIGHTLY") == "1":
     settings.load_profile("nightly")
 else:
     settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes minutes, unless it is asked for."""
+    if os.environ.get("KVSIM_NIGHTLY") == "1" or "slow" in str(config.getoption("-m")):
+        return
+    skip = pytest.mark.skip(reason="takes minutes: KVSIM_NIGHTLY=1 or -m slow")
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")

@@ -5,33 +5,24 @@ All KV groups draw from one pool; a sequence gets the blocks of all groups or no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from kvsim.policies.allocators.block_pool import Block, BlockPool
+from kvsim.policies.allocators.base import Hit, Usage
+from kvsim.policies.allocators.block_pool import BlockPool
 from kvsim.policies.allocators.kv_group import GroupTables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kvsim.policies.allocators.block_pool import Block
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
 
 
-class Hit(NamedTuple):
-    """Leading tokens found in the cache and, for each KV group, the blocks that hold them.
-
-    ``full_tokens``: what full attention alone would have hit (the *junction* with what the window
-    groups lack).
-    """
-
-    tokens: int
-    blocks: tuple[list[Block], ...]
-    full_tokens: int
-
-
 class PagedAllocator:
-    """Block tables and prefix cache of one engine; see the module docstring.
+    """Block tables and prefix cache of one engine; see the module docstring."""
 
-    ``num_empty_slots`` is kept by the caller's recorder from ``num_held`` and computed tokens.
-    """
+    uses_oracle = False
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._block_size = config.block_size
@@ -144,6 +135,38 @@ class PagedAllocator:
         """Give up all blocks of a sequence, group by group, tail first."""
         for group in self.groups:
             group.release(sequence)
+
+    @property
+    def num_evicted(self) -> int:
+        """Cached blocks lost so far."""
+        return self.pool.num_evicted
+
+    def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
+        """Whether a block begins between ``sequence.computed`` and ``tokens``."""
+        size = self._block_size
+        return -(-tokens // size) > -(-sequence.computed // size)
+
+    def num_empty(self, sequence: Sequence, tokens: int) -> int:
+        """Free end of a sequence's last block, in each group."""
+        return -tokens % self._block_size * len(self.groups)
+
+    def usage(self, running: Iterable[Sequence]) -> Usage:
+        """Slots by what they hold; O(running)."""
+        pool, size = self.pool, self._block_size
+        empty = 0
+        for sequence in running:
+            for group in self.groups:
+                empty += len(group.tables[sequence.index]) * size - sequence.computed
+        blank, cached = pool.num_free - pool.num_cached_free, pool.num_cached_free
+        return Usage(blank * size, cached * size, empty, pool.num_duplicates * size, 0)
+
+    def fragmented(self, sequence: Sequence) -> bool:
+        """Never: any free block will do."""
+        return False
+
+    def owners(self) -> set[int]:
+        """Sequences with a block table."""
+        return set(self.groups[0].tables)
 
     def num_held(self, sequence: Sequence) -> int:
         """Table entries of a sequence that are blocks, over all groups."""

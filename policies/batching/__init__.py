@@ -8,9 +8,13 @@ from kvsim.policies.batching.base import (
     ScheduledStep,
     SchedulerState,
 )
+from kvsim.policies.batching.iteration_level import IterationLevel
 from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
 
-BATCHING: dict[str, type[Batching]] = {MixedRunningFirst.name: MixedRunningFirst}
+BATCHING: dict[str, type[Batching]] = {
+    MixedRunningFirst.name: MixedRunningFirst,
+    IterationLevel.name: IterationLevel,
+}
 
 
 def make_batching(name: str) -> Batching:
@@ -26,6 +30,7 @@ __all__ = [
     "Admission",
     "Batching",
     "Item",
+    "IterationLevel",
     "MixedRunningFirst",
     "Preemption",
     "ScheduledStep",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvsim.policies.allocators.paged import PagedAllocator
+    from kvsim.policies.allocators.base import Allocator
     from kvsim.policies.queue_order.base import QueueOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
@@ -61,7 +61,7 @@ class SchedulerState:
     """What batching decides on: queue, running list (in order of admission), memory."""
 
     config: SchedulerConfig
-    allocator: PagedAllocator
+    allocator: Allocator
     waiting: QueueOrder
     victim: Callable[[list[Sequence]], Sequence]
     running: list[Sequence] = field(default_factory=list)

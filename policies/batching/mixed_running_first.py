@@ -27,12 +27,16 @@ class MixedRunningFirst:
         """One scheduling call."""
         step = ScheduledStep()
         cap = self._chunk_cap(state)
-        budget = self._serve_running(state, step, cap)
+        budget = self._serve_running(state, step, cap, self._budget(state))
         if step.preempted:
             step.waits_for = "blocks"
         else:
             self._admit_waiting(state, step, cap, budget)
         return step
+
+    def _budget(self, state: SchedulerState) -> int:
+        """Most tokens of the step."""
+        return state.config.max_num_batched_tokens
 
     def _chunk_cap(self, state: SchedulerState) -> int:
         """Most tokens one sequence may get in this step (long-prefill threshold)."""
@@ -43,9 +47,10 @@ class MixedRunningFirst:
             return config.long_prefill_token_threshold
         return config.max_num_batched_tokens
 
-    def _serve_running(self, state: SchedulerState, step: ScheduledStep, cap: int) -> int:
+    def _serve_running(
+        self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
+    ) -> int:
         config, running = state.config, state.running
-        budget = config.max_num_batched_tokens
         position = 0
         while position < len(running) and budget > 0:
             sequence = running[position]

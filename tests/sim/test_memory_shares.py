@@ -5,11 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.sim import memory_shares
-from kvsim.sim.memory_shares import PRIMITIVES, STATES, PoolShape
+from kvsim.sim.memory_shares import PRIMITIVES, VIEWS, PoolShape
 from kvsim.sim.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -50,8 +51,42 @@ def test_primitives_of_a_known_run(three_requests: tuple[Trace, Recorder], pool:
     assert sum(parts.values()) == pool.pool_bytes * 16 * 310 * MS
 
 
-def test_states_take_every_primitive_once() -> None:
-    assert sorted(part for held in STATES.values() for part in held) == sorted(PRIMITIVES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_take_every_primitive_once(view: str) -> None:
+    assert sorted(part for held in VIEWS[view].values() for part in held) == sorted(PRIMITIVES)
+
+
+def test_padding_and_holes_of_a_contiguous_pool() -> None:
+    """100 slots over 10 ms: 30 free, 40 reserved and empty of which 8 never fill, 10 round-up;
+    requests wait in the last 4 ms, where the free slots are holes in 3.
+    """
+    recorder = Recorder(1)
+    for start, end, waits, hole in ((0, 6, False, 0), (6, 7, True, 0), (7, 10, True, 30)):
+        recorder.set_waiting(start * MS, waits)
+        recorder.interval(start * MS, end * MS, 30, 0, 40, 0, 1)
+        recorder.contiguous(start * MS, end * MS, 10, hole)
+    recorder.never(0, 10 * MS, 8)
+    pool = PoolShape(100, 1, block_bytes=7, remainder_bytes=3, num_null_blocks=0)
+    assert pool.pool_bytes == 703
+    waiting = memory_shares.while_waiting(recorder, pool)
+    slots = {"token": 20, "future": 32, "never": 8, "padding": 10}
+    assert waiting == {
+        **dict.fromkeys(PRIMITIVES, 0),
+        **{name: 7 * 4 * MS * held for name, held in slots.items()},
+        "hole": 7 * 3 * MS * 30,
+        "blocked": 7 * MS * 30,
+        "unusable": 3 * 4 * MS,
+    }
+    every = memory_shares.all_time(recorder, pool)
+    assert sum(every.values()) == 703 * 10 * MS
+    assert (every["hole"], every["blocked"]) == (waiting["hole"], waiting["blocked"])
+    assert every["free"] == 7 * 6 * MS * 30
+    assert memory_shares.states(waiting, "sosp23") == {
+        "token": waiting["token"],
+        "reserved": waiting["future"],
+        "internal": waiting["never"],
+        "external": 4 * MS * (7 * 40 + 3),
+    }
 
 
 @given(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from kvsim.sim.recorder import (
     CAUSES,
     FINISHED,
     FIRST_WIDTH_PS,
+    MAX_FLIPS,
     MAX_WINDOWS,
     MEMORY,
     REFUSED,
@@ -165,3 +167,17 @@ def test_reasons_are_kept_for_the_first_refused_of_the_trace() -> None:
     for index in reversed(range(30)):
         recorder.refused(index, f"reason {index}")
     assert recorder.refusals == {index: f"reason {index}" for index in range(20)}
+
+
+def test_memory_older_than_many_stretches_of_waiting() -> None:
+    for max_flips in (None, MAX_FLIPS):
+        recorder = Recorder(0, max_flips=max_flips)
+        for flip in range(MAX_FLIPS + 1):
+            recorder.set_waiting(10 * flip, flip % 2 == 0)
+        end_ps = 10 * (MAX_FLIPS + 1)
+        if max_flips is None:
+            recorder.never(0, end_ps, slots=3)
+            assert recorder.while_waiting["never"] == 3 * 10 * (MAX_FLIPS // 2 + 1)
+        else:
+            with pytest.raises(AssertionError, match="older than the stretches kept"):
+                recorder.never(0, end_ps, slots=3)

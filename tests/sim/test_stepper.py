@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from kvsim.policies.allocators import PagedAllocator
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import EngineRun, run
@@ -245,8 +246,14 @@ def test_the_audit_checks_every_call_and_passes(rules: dict[str, object]) -> Non
     assert stepped(TIGHT, make_config(**rules), audit=False).audited == 0
 
 
+def _paged(stepper: Stepper) -> PagedAllocator:
+    allocator = stepper.state.allocator
+    assert isinstance(allocator, PagedAllocator)
+    return allocator
+
+
 def _lose_a_block(stepper: Stepper) -> None:
-    stepper.state.allocator.pool.free_queue.pop_front()
+    _paged(stepper).pool.free_queue.pop_front()
 
 
 def _overrun(stepper: Stepper) -> None:
@@ -254,7 +261,7 @@ def _overrun(stepper: Stepper) -> None:
 
 
 def _empty_a_table(stepper: Stepper) -> None:
-    del stepper.state.allocator.groups[0].tables[stepper.state.running[0].index][:]
+    del _paged(stepper).groups[0].tables[stepper.state.running[0].index][:]
 
 
 def _forget_a_member(stepper: Stepper) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvsim.policies.allocators import PagedAllocator
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
@@ -172,12 +173,14 @@ class Account(Stepper):
         for index in list(self.since):
             if self.recorder.status[index] == REFUSED:  # it could never enter, or only alone
                 self._move(index, None, now_ps)
-        pool = self.state.allocator.pool
+        allocator = self.state.allocator
+        assert isinstance(allocator, PagedAllocator)
+        pool = allocator.pool
         owners: dict[int, list[tuple[tuple[int, int], int, int]]] = {}
         owned: dict[int, Block] = {}
         for sequence in self.state.running:
             residency = (sequence.index, sequence.num_preemptions)
-            for group in self.state.allocator.groups:
+            for group in allocator.groups:
                 for place, block in enumerate(group.tables[sequence.index]):
                     if block is not pool.null:
                         owned[block.id] = block

@@ -1,0 +1,121 @@
+"""The seam of allocators: who owns KV memory, in what shape, and what of it is empty.
+
+Amounts of memory are *slots*: room for one token in one KV group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.sequence import Sequence
+
+
+class Hit(NamedTuple):
+    """Leading tokens found in the cache and, for each KV group, the blocks that hold them.
+
+    ``full_tokens``: what full attention alone would have hit (the *junction* with what the window
+    groups lack).
+    """
+
+    tokens: int
+    blocks: tuple[list[Block], ...]
+    full_tokens: int
+
+
+class Usage(NamedTuple):
+    """Slots of the pool at one instant; tokens hold what is left.
+
+    ``blank``: free, without content; ``cached``: free, with content; ``empty``: owned, without a
+    token yet; ``duplicate``: a second copy of owned content; ``padding``: owned round-up.
+    """
+
+    blank: int
+    cached: int
+    empty: int
+    duplicate: int
+    padding: int
+
+
+class LengthTruth(Protocol):
+    """The true lengths, for allocators that declare ``uses_oracle`` and nobody else."""
+
+    def num_outputs(self, index: int) -> int:
+        """Tokens that a request will have generated when it ends."""
+        ...
+
+    def num_slots(self, index: int) -> int:
+        """Tokens of KV that a request will have computed when it ends."""
+        ...
+
+
+class Allocator(Protocol):
+    """KV memory of one engine. Sequences own memory from ``admit`` to ``release``.
+
+    ``uses_oracle``: decisions rest on true lengths.
+    """
+
+    uses_oracle: bool
+
+    @property
+    def num_evicted(self) -> int:
+        """Cached blocks lost so far."""
+        ...
+
+    def find_hit(self, sequence: Sequence) -> Hit:
+        """Longest hit, at most all known tokens but one; changes nothing."""
+        ...
+
+    def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
+        """Why a waiting sequence cannot enter now: ``blocks``, ``admission rule`` or ``None``."""
+        ...
+
+    def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
+        """Give a sequence its hit and room for ``new_tokens`` more; nothing refuses it now."""
+        ...
+
+    def grow(self, sequence: Sequence, new_tokens: int) -> bool:
+        """Give a running sequence room for more tokens; False (nothing taken) if it lacks."""
+        ...
+
+    def set_keys(self, sequence: Sequence, tokens: int) -> None:
+        """Make content of the first ``tokens`` tokens findable, where the allocator caches."""
+        ...
+
+    def release(self, sequence: Sequence) -> None:
+        """Take back all that a sequence owns."""
+        ...
+
+    def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
+        """Whether going from ``sequence.computed`` to ``tokens`` tokens takes memory."""
+        ...
+
+    def num_empty(self, sequence: Sequence, tokens: int) -> int:
+        """Owned slots that hold no token when ``tokens`` are computed; also just after release.
+
+        All of them were taken when ``takes_memory`` was last true.
+        """
+        ...
+
+    def usage(self, running: Iterable[Sequence]) -> Usage:
+        """Slots by what they hold, ``running`` being all owners; O(running)."""
+        ...
+
+    def fragmented(self, sequence: Sequence) -> bool:
+        """Whether a waiting sequence has room enough in sum, but in no single run."""
+        ...
+
+    def num_held(self, sequence: Sequence) -> int:
+        """Blocks (or slots, where there are none) that a sequence owns."""
+        ...
+
+    def owners(self) -> set[int]:
+        """Indices of the sequences that own memory."""
+        ...
+
+    def check_invariants(self) -> None:
+        """Verify every structure; O(pool)."""
+        ...

@@ -1,0 +1,89 @@
+"""How much room a sequence reserves at admission, in tokens, for its whole life.
+
+The three of the PagedAttention paper (SOSP 2023, section 6.1): its Orca baselines reserve for the
+longest possible sequence, for the answer rounded up to a power of two, or for exactly what will be
+used. The last two look behind the wall at true lengths, and say so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import LengthTruth
+    from kvsim.policies.sequence import Sequence
+
+
+class Reservation(Protocol):
+    """Room for one sequence: a pure function of the request, never less than it will use."""
+
+    name: str
+    uses_oracle: bool
+
+    def tokens(self, sequence: Sequence) -> int:
+        """Slots to reserve."""
+        ...
+
+
+class Max:
+    """The model length in total, prompt included."""
+
+    name = "max"
+    uses_oracle = False
+
+    def __init__(self, max_model_len: int) -> None:
+        self._max_model_len = max_model_len
+
+    def tokens(self, sequence: Sequence) -> int:
+        """The same for all."""
+        return self._max_model_len
+
+
+class Pow2:
+    """Prompt, and the true output rounded up to a power of two, never beyond the model length."""
+
+    name = "pow2"
+    uses_oracle = True
+
+    def __init__(self, max_model_len: int, truth: LengthTruth) -> None:
+        self._max_model_len = max_model_len
+        self._truth = truth
+
+    def tokens(self, sequence: Sequence) -> int:
+        """``prompt + 2^k`` with the smallest ``2^k >= output``."""
+        num_outputs = self._truth.num_outputs(sequence.index)
+        tokens = sequence.prompt_tokens + (1 << (num_outputs - 1).bit_length())
+        return min(tokens, self._max_model_len)
+
+
+class Oracle:
+    """Exactly the tokens whose KV will be computed (the last token's never is)."""
+
+    name = "oracle"
+    uses_oracle = True
+
+    def __init__(self, truth: LengthTruth) -> None:
+        self._truth = truth
+
+    def tokens(self, sequence: Sequence) -> int:
+        """All that will be filled."""
+        return self._truth.num_slots(sequence.index)
+
+
+RESERVATIONS: Final[dict[str, type[Reservation]]] = {
+    Max.name: Max,
+    Pow2.name: Pow2,
+    Oracle.name: Oracle,
+}
+
+
+def make_reservation(name: str, max_model_len: int, truth: LengthTruth) -> Reservation:
+    """Build a reservation by name; an unknown name lists the choices."""
+    if name == Max.name:
+        return Max(max_model_len)
+    if name == Pow2.name:
+        return Pow2(max_model_len, truth)
+    if name == Oracle.name:
+        return Oracle(truth)
+    msg = f"reservation {name!r} is unknown; choose one of {', '.join(RESERVATIONS)}"
+    raise ValueError(msg)

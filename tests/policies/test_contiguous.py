@@ -1,0 +1,160 @@
+"""Reservations and the runs that hold them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvsim.policies.allocators import ContiguousAllocator, PagedAllocator, make_allocator
+from kvsim.policies.allocators.placement import PLACEMENTS, make_placement
+from kvsim.policies.allocators.reservation import RESERVATIONS, make_reservation
+from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.policies.sequence import Sequence
+
+MODEL_LEN = 100
+
+
+class Outputs:
+    """True lengths; who must not know them is given none."""
+
+    def __init__(self, *outputs: int) -> None:
+        self.outputs = outputs
+
+    def num_outputs(self, index: int) -> int:
+        return self.outputs[index]
+
+    def num_slots(self, index: int) -> int:
+        return 10 + self.outputs[index] - 1
+
+
+def make_sequence(index: int, prompt: int = 10) -> Sequence:
+    return Sequence(index, f"r{index}", index, prompt, 50, 0, ())
+
+
+def make(
+    *outputs: int, pool: int, reservation: str = "oracle", placement: str = "buddy"
+) -> ContiguousAllocator:
+    return ContiguousAllocator(
+        make_reservation(reservation, MODEL_LEN, Outputs(*outputs)),
+        make_placement(placement, pool),
+    )
+
+
+def admit(allocator: ContiguousAllocator, sequence: Sequence) -> None:
+    hit = allocator.find_hit(sequence)
+    assert allocator.refusal(sequence, hit, sequence.known, idle=False) is None
+    assert allocator.takes_memory(sequence, sequence.known)
+    allocator.admit(sequence, hit, sequence.known)
+    sequence.computed = sequence.known
+    assert not allocator.takes_memory(sequence, sequence.known + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "tokens", "uses_oracle"),
+    [
+        ("max", 1, MODEL_LEN, False),
+        ("pow2", 1, 10 + 1, True),
+        ("pow2", 4, 10 + 4, True),
+        ("pow2", 5, 10 + 8, True),
+        ("pow2", 65, MODEL_LEN, True),
+        ("oracle", 1, 10, True),
+        ("oracle", 5, 14, True),
+    ],
+)
+def test_reservations(name: str, output: int, tokens: int, uses_oracle: bool) -> None:
+    reservation = make_reservation(name, MODEL_LEN, Outputs(output))
+    assert reservation.name == name
+    assert reservation.tokens(make_sequence(0)) == tokens
+    assert reservation.uses_oracle is uses_oracle
+
+
+def test_max_never_asks_for_the_truth() -> None:
+    nobody_knows = Outputs()
+    assert make_reservation("max", MODEL_LEN, nobody_knows).tokens(make_sequence(7)) == MODEL_LEN
+
+
+def test_an_unknown_reservation_lists_the_choices() -> None:
+    with pytest.raises(ValueError, match="'half' is unknown; choose one of max, pow2, oracle"):
+        make_reservation("half", MODEL_LEN, Outputs())
+
+
+@pytest.mark.parametrize("placement", sorted(PLACEMENTS))
+@pytest.mark.parametrize("reservation", RESERVATIONS)
+def test_a_life_in_memory(reservation: str, placement: str) -> None:
+    allocator = make(6, pool=256, reservation=reservation, placement=placement)
+    sequence = make_sequence(0)
+    admit(allocator, sequence)
+    reserved = {"max": 100, "pow2": 18, "oracle": 15}[reservation]
+    rounded = {"max": 128, "pow2": 32, "oracle": 16}[reservation]
+    held = rounded if placement == "buddy" else reserved
+    for computed in range(10, 16):
+        sequence.computed = computed
+        usage = allocator.usage([sequence])
+        assert usage == (256 - held, 0, reserved - computed, 0, held - reserved)
+        allocator.check_invariants()
+        if computed < 15:
+            assert allocator.grow(sequence, 1)
+    assert allocator.num_empty(sequence, 15) == reserved - 15
+    assert (allocator.num_held(sequence), allocator.owners()) == (held, {0})
+    assert allocator.address_of(sequence) == 0
+    allocator.release(sequence)
+    assert allocator.num_empty(sequence, 15) == reserved - 15, "asked again after a preemption"
+    assert allocator.usage([]) == (256, 0, 0, 0, 0)
+    assert allocator.owners() == set()
+
+
+def test_whole_reservations_are_placed_or_nothing_is() -> None:
+    allocator = make(7, 7, 7, pool=48)  # 16 slots each: arenas of 32 and 16
+    sequences = [make_sequence(index) for index in range(4)]
+    for sequence in sequences[:3]:
+        admit(allocator, sequence)
+    with pytest.raises(AssertionError, match="was admitted, but no hole holds it"):
+        allocator.admit(sequences[0], allocator.find_hit(sequences[0]), 10)
+    assert sorted(map(allocator.address_of, sequences[:3])) == [0, 16, 32]
+
+
+def test_a_hole_is_enough_in_sum_and_in_no_run() -> None:
+    allocator = make(6, 6, 6, 20, 90, pool=64, placement="buddy")
+    runs = [make_sequence(index) for index in range(3)]
+    for sequence in runs:
+        admit(allocator, sequence)
+    allocator.release(runs[1])  # 16 slots free there and 16 at the end
+    wide, wider = make_sequence(3), make_sequence(4)
+    assert allocator.placement.num_free == 32
+    assert allocator.refusal(wide, allocator.find_hit(wide), 10, idle=False) == "blocks"
+    assert allocator.fragmented(wide)
+    assert not allocator.fragmented(wider), "not enough in sum either"
+    assert not allocator.fragmented(runs[1]), "it fits"
+
+
+def test_a_sequence_cannot_outgrow_its_reservation() -> None:
+    allocator = make(6, pool=64)
+    sequence = make_sequence(0)
+    admit(allocator, sequence)
+    sequence.computed = 15
+    with pytest.raises(AssertionError, match="outgrows its reservation"):
+        allocator.grow(sequence, 1)
+
+
+def test_invariants_are_looked_at() -> None:
+    allocator = make(6, 6, pool=64)
+    sequences = [make_sequence(index) for index in range(2)]
+    for sequence in sequences:
+        admit(allocator, sequence)
+    allocator._addresses[1] = allocator._addresses[0]
+    with pytest.raises(AssertionError, match="two sequences own one run"):
+        allocator.check_invariants()
+
+
+def test_allocators_by_name() -> None:
+    config = SchedulerConfig(allocator="contiguous", block_size=1, num_gpu_blocks=64)
+    allocator = make_allocator(config, Outputs())
+    assert isinstance(allocator, ContiguousAllocator)
+    assert allocator.placement.num_free == config.usable_blocks == 64, "there is no null block"
+    assert not allocator.uses_oracle
+    paged = make_allocator(SchedulerConfig(), Outputs())
+    assert isinstance(paged, PagedAllocator)
+    assert not paged.uses_oracle
+    assert not paged.fragmented(make_sequence(0))
+    assert SchedulerConfig().usable_blocks == 1023
+    with pytest.raises(ValueError, match="'slab' is unknown; choose one of contiguous, paged"):
+        make_allocator(SchedulerConfig(allocator="slab"), Outputs())

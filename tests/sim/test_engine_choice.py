@@ -1,0 +1,38 @@
+"""Why a run is leapt or stepped through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.driver import run
+from kvsim.traces.trace import Trace
+
+ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
+
+
+@pytest.mark.parametrize(
+    ("rules", "trace", "engine", "reason"),
+    [
+        ({}, ONE, "leaper", "FCFS, one full-attention group"),
+        ({"policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
+        ({}, replace(ONE, timeout_ns=np.array([9])), "stepper", "requests with a timeout"),
+        (
+            {"allocator": "contiguous", "block_size": 1},
+            ONE,
+            "stepper",
+            "contiguous reservations are stepped through",
+        ),
+    ],
+)
+def test_the_engine_and_its_reason(
+    rules: dict[str, object], trace: Trace, engine: str, reason: str
+) -> None:
+    config = SchedulerConfig(num_gpu_blocks=5000, **rules)  # type: ignore[arg-type]
+    done = run(trace, config, LinearCost(base_ps=1), max_tokens=np.array([5]))
+    assert done.engine == engine
+    assert reason in done.reason
