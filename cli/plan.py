@@ -130,29 +130,15 @@ def _show_too_small(
     error: PoolTooSmallError,
 ) -> int:
     """Print the split that leaves nothing and the changes that help; exit code 2."""
-    from kvsim.sim.pool_document import levers_document, terms_document
+    from kvsim.sim.pool_document import too_small_document
 
-    document: dict[str, Any] = {
-        "model": request.model.name,
-        "hardware": request.hardware.name,
-        "engine": request.engine,
-        "fits": False,
-        "num_blocks": 0,
-        "pool_tokens": 0,
-        "kv_pool_bytes": error.kv_bytes,
-        "max_concurrency": 0.0,
-        "max_model_len_that_fits": 0,
-        "terms": terms_document(error.terms, error.kv_bytes),
-        "levers": levers_document(request),
-        "error": str(error),
-    }
+    document = too_small_document(request, error)
     if arguments.json:
         _print_json(document)
     else:
-        from kvsim.cli.plan_table import lever_hint_lines, term_lines
+        from kvsim.cli.plan_table import too_small_lines
 
-        lines = [*_named(arguments, scenario), *term_lines(document), ""]
-        print("\n".join(lines + lever_hint_lines(document["levers"])))
+        print("\n".join(_named(arguments, scenario) + too_small_lines(document)))
     print(f"kvsim: {error}", file=sys.stderr)
     return 2
 

@@ -39,6 +39,20 @@ def plan_lines(document: Document) -> list[str]:
     return lines[:-1]
 
 
+def too_small_lines(document: Document) -> list[str]:
+    """Lines where not even one block fits: the split, what is needed, what would help."""
+    length, need = document["max_model_len"], gib(document["kv_bytes_per_request"])
+    each = " on each rank" if document["tp"] * document["pp"] > 1 else ""
+    return [
+        *term_lines(document),
+        "",
+        *token_lines(document),
+        *labelled("one request", f"{need} at {length:,} tokens{each}"),
+        "",
+        *lever_hint_lines(document["levers"]),
+    ]
+
+
 def labelled(label: str, text: str) -> list[str]:
     """Lines of one fact, its label on the left."""
     return wrapped(label, text, first_width=_FIRST)

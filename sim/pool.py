@@ -98,8 +98,7 @@ def plan(request: PoolRequest) -> Pool:
     num_blocks = fits if split.fixed_blocks is None else split.fixed_blocks
     needed = split.null_blocks + 1 if split.fixed_blocks is None else split.fixed_blocks
     if fits < needed and request.num_blocks is None:
-        message = _too_small(request, binding, needed)
-        raise PoolTooSmallError(message, binding.terms, binding.kv_bytes)
+        raise PoolTooSmallError(_too_small(request, binding, needed), binding)
     return Pool(
         binding.terms,
         binding.kv_bytes,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.memory_terms import MemoryTerm, PoolRequest
     from kvsim.sim.models import LayerGroup, ModelSpec
-    from kvsim.sim.pool import Pool
+    from kvsim.sim.pool import Pool, PoolTooSmallError
 
 
 def plan_document(
@@ -70,6 +70,35 @@ def plan_document(
         "ranks": ranks_document(pool) if request.pp > 1 else [],
         "levers": [] if longest >= length else levers_document(request),
         "notes": [*request.model.notices, *pool.notes],
+    }
+
+
+def too_small_document(request: PoolRequest, error: PoolTooSmallError) -> dict[str, Any]:
+    """Figures that hold although no block fits: what is there, what a token and a request need."""
+    share, tp = error.share, request.tp
+    return {
+        "model": request.model.name,
+        "hardware": request.hardware.name,
+        "engine": request.engine,
+        "tp": tp,
+        "pp": request.pp,
+        "max_model_len": request.model_len,
+        "kv_bytes_per_token": bytes_per_token(request, share.model),
+        "kv_bytes_fixed_per_request": share.model.kv_bytes_fixed_per_request(tp),
+        "num_blocks": 0,
+        "block_bytes": share.block_bytes,
+        "pool_tokens": 0,
+        "kv_pool_bytes": share.kv_bytes,
+        "max_concurrency": 0.0,
+        "kv_bytes_per_request": share.model.kv_bytes(request.model_len, request.kv_dtype, tp),
+        "max_model_len_that_fits": 0,
+        "fits": False,
+        "cpu_blocks": request.swap_bytes // share.block_bytes,
+        "weights_bytes": weights_of(request, share.model),
+        "terms": terms_document(share.terms, share.kv_bytes),
+        "levers": levers_document(request),
+        "notes": list(request.model.notices),
+        "error": str(error),
     }
 
 

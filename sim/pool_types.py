@@ -154,9 +154,8 @@ class Split:
 
 
 class PoolTooSmallError(ValueError):
-    """Nothing, or too little, is left for KV; carries the split that led to it."""
+    """Nothing, or too little, is left for KV; carries the rank on which that is so."""
 
-    def __init__(self, message: str, terms: tuple[MemoryTerm, ...], kv_bytes: int) -> None:
+    def __init__(self, message: str, share: RankShare) -> None:
         super().__init__(message)
-        self.terms = terms
-        self.kv_bytes = kv_bytes
+        self.share = share

@@ -153,6 +153,18 @@ def test_what_does_not_fit_names_the_changes(capsys: Capture) -> None:
     assert plan["levers"][0]["freed_bytes"] > 0
 
 
+def test_the_json_has_its_keys_where_nothing_fits_too(capsys: Capture) -> None:
+    plan = document(capsys, "--hardware", "t4", "--swap-space", "4", code=2)
+    assert set(KEYS.split()) <= set(plan)
+    assert plan["kv_bytes_per_token"]["total"] == 131_072
+    assert plan["kv_bytes_per_request"] == 16 * 2**30
+    assert (plan["num_blocks"], plan["cpu_blocks"], plan["fits"]) == (0, 2048, False)
+    assert plan["weights_bytes"] == plan["terms"]["weights"]["bytes"]
+    last = document(capsys, "--model", "llama-3.1-70b", "--pp", "3", "--hardware", "l4", code=2)
+    assert last["kv_bytes_per_token"]["per_rank"] < last["kv_bytes_per_token"]["total"]
+    assert "16.00 GiB at 131,072 tokens" in text(capsys, "--hardware", "t4", code=2)
+
+
 def test_levers(capsys: Capture) -> None:
     printed = text(capsys, "--levers")
     assert "MQA, 1 KV head          16,384  1,6" in printed
