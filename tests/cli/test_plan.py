@@ -148,6 +148,8 @@ def test_what_does_not_fit_names_the_changes(capsys: Capture) -> None:
     printed = text(capsys, "--model", "llama-3.1-70b", code=2)
     assert "KV               = -65.51 GiB" in printed
     assert "tp 1 -> 2" in printed
+    assert "max_num_batched_tokens 8192 -> 2048" in printed
+    assert "still not enough for 131,072 tokens)" in refusal(capsys, "--hardware", "t4")
     plan = document(capsys, "--model", "llama-3.1-70b", code=2)
     assert (plan["fits"], plan["num_blocks"], plan["max_concurrency"]) == (False, 0, 0)
     assert plan["levers"][0]["freed_bytes"] > 0
