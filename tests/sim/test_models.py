@@ -276,6 +276,9 @@ def parse(config: dict[str, Any]) -> Any:
         ({"num_kv_shared_layers": 32}, "num_kv_shared_layers=32 leaves none of 32 layers"),
         ({"num_hidden_layers": 10**8}, "num_hidden_layers=100000000 is not in 1..10000"),
         ({"num_local_experts": 8, "num_experts_per_tok": 9}, "9 experts a token out of 8"),
+        ({"num_hidden_layers": None, "n_layer": 0}, "n_layer=0 is not in 1"),
+        ({"num_experts": 2.5}, "num_experts=2.5 is not a whole number"),
+        ({"hidden_size": [7] * 999}, r"hidden_size=\[7, 7.{,60}\.\.\. is not a whole number"),
         ({"quantization_config": 4}, "quantization_config is not an object"),
     ],
 )
