@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.cli.plan_terms import FIRST, gib, labelled, rank_lines, term_lines
+from kvsim.cli.plan_terms import FIRST, amount, labelled, rank_lines, term_lines
 from kvsim.cli.table import WIDTH, cell, seconds, table, wrapped
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def plan_lines(document: Document) -> list[str]:
 
 def too_small_lines(document: Document) -> list[str]:
     """Lines where not even one block fits: the split, what is needed, what would help."""
-    length, need = document["max_model_len"], gib(document["kv_bytes_per_request"])
+    length, need = document["max_model_len"], amount(document["kv_bytes_per_request"])
     each = " on each rank" if document["tp"] * document["pp"] > 1 else ""
     return [
         *term_lines(document),
@@ -61,7 +61,7 @@ def token_lines(document: Document) -> list[str]:
         lines += labelled("", f"{token['total']:,} B over all {ranks} ranks, copies included")
     fixed = document["kv_bytes_fixed_per_request"]
     if fixed:
-        text = f"{fixed:,} B of state ({gib(fixed)}), whatever its length"
+        text = f"{fixed:,} B of state ({amount(fixed)}), whatever its length"
         lines += labelled("bytes a request", text)
     return lines
 
@@ -89,7 +89,7 @@ def group_lines(document: Document) -> list[str]:
                 "-" if is_state else f"{dims}",
                 "-" if group["window"] is None else f"{group['window']:,}",
                 "-" if is_state else f"{group['bytes_per_token']:,}",
-                gib(group["bytes_at_max_model_len"]),
+                amount(group["bytes_at_max_model_len"]),
             )
         )
     return table(rows, first_width=8)
@@ -154,7 +154,7 @@ def request_lines(document: Document) -> list[str]:
     length, longest = document["max_model_len"], document["max_model_len_that_fits"]
     each = "" if document["tp"] * document["pp"] == 1 else " on each rank"
     lines += labelled(
-        "one request", f"{gib(document['kv_bytes_per_request'])} at {length:,} tokens{each}"
+        "one request", f"{amount(document['kv_bytes_per_request'])} at {length:,} tokens{each}"
     )
     if document["fits"]:
         lines += labelled("longest that fits", f"{longest:,} tokens")
@@ -173,7 +173,7 @@ def lever_hint_lines(levers: Sequence[Document]) -> list[str]:
     lines = ["single changes that free most (beyond one request of the longest length)"]
     for lever in levers:
         enough = "fits then" if lever["enough"] else "not enough alone"
-        freed = cell("+" + gib(lever["freed_bytes"]), 14)
+        freed = cell("+" + amount(lever["freed_bytes"]), 14)
         lines.append(f"  {lever['change']:<38}{freed}  {enough}")
     return lines
 

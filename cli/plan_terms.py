@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 FIRST: Final = 22
 """Width of the labels on the left."""
 _GIB: Final = 2**30
+_LEAST: Final = 0.095
+"""Smallest amount of a unit that is shown in it."""
 _TERM_NAMES: Final = {"kv": "KV", "non_torch": "non-torch"}
 
 
@@ -22,10 +24,12 @@ def labelled(label: str, text: str) -> list[str]:
     return wrapped(label, text, first_width=FIRST)
 
 
-def gib(num_bytes: float) -> str:
-    """Amount in GiB, two decimals; more where it is tiny."""
-    size = num_bytes / _GIB
-    return f"{size:,.2f} GiB" if abs(size) >= 0.095 or not size else f"{size:.3g} GiB"
+def amount(num_bytes: float) -> str:
+    """Amount in GiB, in MiB or KiB where it is small."""
+    for unit, size in (("GiB", _GIB), ("MiB", 2**20)):
+        if abs(num_bytes) >= _LEAST * size or not num_bytes:
+            return f"{num_bytes / size:,.2f} {unit}"
+    return f"{num_bytes / 2**10:,.2f} KiB"
 
 
 def term_lines(document: Document) -> list[str]:
@@ -39,9 +43,9 @@ def term_lines(document: Document) -> list[str]:
         sign = "=" if name == "kv" and len(order) > 1 else "-" if index else " "
         assumed = ", assumed" if term["assumed"] else ""
         shown = _TERM_NAMES.get(name, name.replace("_", " "))
-        amount = f"{sign} {term['bytes'] / _GIB:,.2f} GiB"
+        size = f"{sign} {term['bytes'] / _GIB:,.2f} GiB"
         lines += wrapped(
-            f"  {shown:<16}{amount:>13}", term["formula"] + assumed, first_width=33, hang=2
+            f"  {shown:<16}{size:>13}", term["formula"] + assumed, first_width=33, hang=2
         )
     return lines
 
@@ -57,8 +61,8 @@ def rank_lines(document: Document) -> list[str]:
             (
                 f"  {rank['rank']}",
                 f"{rank['first_layer']}-{rank['last_layer']}",
-                "-" if weights is None else gib(weights),
-                gib(rank["kv_bytes"]),
+                "-" if weights is None else amount(weights),
+                amount(rank["kv_bytes"]),
                 number(rank["num_blocks"]),
             )
         )

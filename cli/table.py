@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH: Final = 80
-_WITH_UNIT: Final = re.compile(r"(\d) (s|ms|us|%|GiB)(?!\w)")
+_WITH_UNIT: Final = re.compile(r"(\d) (s|ms|us|%|GiB|MiB|KiB)(?!\w)")
 _GLUE: Final = "\u00a0"  # keeps a number and its unit on one line
 
 
