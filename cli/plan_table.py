@@ -120,7 +120,19 @@ def pool_lines(document: Document) -> list[str]:
             f" {document['max_num_batched_tokens']:,} tokens a step (max_num_batched_tokens)",
             first_width=11,
         )
+        lines += _windows(document)
     return lines
+
+
+def _windows(document: Document) -> list[str]:
+    """Say why the log's figure and the requests below differ where layers slide."""
+    if all(group["window"] is None for group in document["groups"]):
+        return []
+    text = (
+        f"charged {document['step_tokens']:,} tokens of steps in flight beside their own in the"
+        " line above, as the engine does at start; 1 below, as while decoding"
+    )
+    return wrapped("  windows:", text, first_width=11)
 
 
 def _tables(tables: Document | None) -> list[str]:

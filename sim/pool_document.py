@@ -62,6 +62,7 @@ def plan_document(
         },
         "max_num_seqs": request.max_num_seqs,
         "max_num_batched_tokens": request.max_num_batched_tokens,
+        "step_tokens": request.step_tokens,
         "max_model_len_that_fits": longest,
         "fits": longest >= length,
         "cpu_blocks": request.swap_bytes // pool.block_bytes,
@@ -132,9 +133,9 @@ def _values(group: LayerGroup, tp: int) -> str:
     """K and V values of one layer and token."""
     if group.kind == "mla":
         return f"{group.head_dim} values"
-    heads = f"{group.num_kv_heads} KV heads"
+    heads = f"{group.num_kv_heads} KV head{'s' * (group.num_kv_heads > 1)}"
     if tp > 1:
-        heads = f"{group.kv_heads_per_rank(tp)} of {group.num_kv_heads} KV heads"
+        heads = f"{group.kv_heads_per_rank(tp)} of {heads}"
     return f"{heads} x ({group.head_dim} + {group.v_head_dim})"
 
 

@@ -128,7 +128,9 @@ def test_mixed_models_show_their_groups(capsys: Capture) -> None:
     assert "note" in text(capsys, "--model", "llama-4-scout", "--tp", "8")
     printed = text(capsys, "--model", "llama-4-scout", "--tp", "8", "--max-model-len", "9999")
     assert "chunked attention is counted as a sliding window" in printed
-    assert " 3.00 MiB\n" in text(capsys, "--model", "gpt-oss-20b")
+    printed = text(capsys, "--model", "gpt-oss-20b")
+    assert " 3.00 MiB\n" in printed
+    assert "windows: charged 16,384 tokens of steps in flight" in printed
     assert "state" in text(capsys, "--model", "jamba-v0.1", "--tp", "4")
 
 
