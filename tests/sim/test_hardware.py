@@ -1,6 +1,9 @@
 """Cards: what the driver reports, peaks by dtype, server defaults."""
 
 import dataclasses
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,3 +55,39 @@ def test_errors_name_the_choices() -> None:
         load_hardware("h100-xsm")
     with pytest.raises(ValueError, match="bandwidth_bytes_per_s=0 must be > 0"):
         dataclasses.replace(load_hardware("h100-sxm"), bandwidth_bytes_per_s=0).check()
+
+
+CARD: dict[str, Any] = {
+    "total_mib": 49_152,
+    "bandwidth_gb_per_s": 864,
+    "peak_tflop_per_s": {"bf16": 100},
+}
+
+
+def test_a_card_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "my-card.json"
+    file.write_text(json.dumps(CARD), encoding="utf-8")
+    card = load_hardware(str(file))
+    assert (card.name, card.kind, card.total_gib) == ("my-card", "gpu", 48)
+    assert (card.bandwidth_bytes_per_s, card.peak("fp16"), card.link) == (864e9, 100e12, "none")
+    card.check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"total_mib": None}, "'total_mib' is missing"),
+        ({"total_mib": "48 GB"}, "total_mib='48 GB' is not a whole number"),
+        ({"bandwidth_gb_per_s": 0}, "bandwidth_gb_per_s=0 is not above 0"),
+        ({"bandwidth_gb_per_s": [1]}, r"bandwidth_gb_per_s=\[1\] is not a finite number"),
+        ({"peak_tflop_per_s": {}}, "'peak_tflop_per_s' must be an object such as"),
+        ({"peak_tflop_per_s": {"bf16": -1}}, "bf16=-1 is not above 0"),
+        ({"kind": "tpu"}, "kind='tpu' is not one of gpu, apple, cpu"),
+        ({"name": "h200"}, "'h200' is a bundled card"),
+    ],
+)
+def test_a_card_file_that_is_wrong(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    file = tmp_path / "my-card.json"
+    file.write_text(json.dumps(CARD | changes), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        load_hardware(str(file))
