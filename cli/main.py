@@ -13,6 +13,7 @@ import argparse
 import os
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kvsim.cli import completion, plan, simulate, trace, validate
@@ -46,11 +47,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; user errors become one sentence on stderr."""
+    if sys.stderr is None:  # the caller closed it: else print would write to stdout
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for good
     arguments = build_parser().parse_args(argv)
     handler = cast("Callable[[argparse.Namespace], int]", arguments.handler)
     try:
         code = handler(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where the caller closed it
+            sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
         return 0

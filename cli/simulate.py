@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,8 @@ from kvsim.cli.pool_options import add_pool_options, pool_values
 from kvsim.cli.trace_options import add_reading_options, is_closed, read_with_options
 
 if TYPE_CHECKING:
+    import argparse
+
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
 
@@ -24,7 +25,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="replay a trace and show what users would see",
         description="Replay a trace of requests under a scenario; print one table (or JSON) and "
         "write a run folder: manifest, summary, per-request and per-window tables, a report.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     trace = parser.add_argument("trace", metavar="TRACE", help="file in any format kvsim reads")
     trace.complete = FILES  # type: ignore[attr-defined]  # read by shtab
@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.sim.run import simulate
     from kvsim.sim.run_folder import check_run_folder, to_json
 
+    if arguments.seed < 0:
+        raise ValueError(f"--seed is {arguments.seed}; allowed are whole numbers from 0")
     folder = Path(arguments.out)
     check_run_folder(folder)
     scenario = scenario_of(arguments)
@@ -131,19 +133,27 @@ def _slo_values(text: str | None) -> dict[str, object]:
 
 
 def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
-    """Lines that tell which of preset, model and hardware were given and which are defaults."""
-    from kvsim.cli.table import wrapped
+    """Lines that tell which of preset, model and hardware were given and which are defaults.
 
-    named = (
-        ("preset", scenario.preset, arguments.scenario),
-        ("model", scenario.model.name, arguments.model),
-        ("hardware", scenario.hardware.name, arguments.hardware),
-    )
-    lines = []
-    for label, group in (
-        ("given:", [f"{what} {name}" for what, name, given in named if given is not None]),
-        ("defaults:", [f"{what} {name}" for what, name, given in named if given is None]),
+    A scenario file or ``--set`` gives a name as much as its option does.
+    """
+    from kvsim.cli.table import wrapped
+    from kvsim.sim.scenario import DEFAULT_PRESET
+    from kvsim.sim.scenario_loader import load_scenario
+
+    default, source = load_scenario(DEFAULT_PRESET), arguments.scenario
+    given: list[str] = []
+    defaults: list[str] = []
+    if source is not None and source != scenario.preset:
+        given.append(f"scenario {source}")
+    for what, name, usual, option in (
+        ("preset", scenario.preset, default.preset, source if source == scenario.preset else None),
+        ("model", scenario.model.name, default.model.name, arguments.model),
+        ("hardware", scenario.hardware.name, default.hardware.name, arguments.hardware),
     ):
+        (defaults if option is None and name == usual else given).append(f"{what} {name}")
+    lines = []
+    for label, group in (("given:", given), ("defaults:", defaults)):
         if group:
             lines += wrapped(label, ", ".join(group), first_width=len(label) + 1)
     return lines

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 80
 _WITH_UNIT: Final = re.compile(r"(\d) (s|ms|us|%|GiB|MiB|KiB)(?!\w)")
+_ROUNDS_TO_1000: Final = 999.5
 _GLUE: Final = "\u00a0"  # keeps a number and its unit on one line
 
 
@@ -73,8 +74,7 @@ def seconds(value: object) -> str:
         raise TypeError(f"{value!r} is no number of seconds")
     if value == 0:
         return "0 s"
-    if value < 1e-3:
-        return f"{value * 1e6:.3g} us"
-    if value < 1:
-        return f"{value * 1e3:.3g} ms"
-    return f"{value:.3g} s" if value < 1000 else f"{value:,.0f} s"
+    for scale, unit in ((1e6, "us"), (1e3, "ms")):
+        if value * scale < _ROUNDS_TO_1000:
+            return f"{value * scale:.3g} {unit}"
+    return f"{value:.3g} s" if value < _ROUNDS_TO_1000 else f"{value:,.0f} s"

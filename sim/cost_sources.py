@@ -95,11 +95,23 @@ def _weight_dtype(model: ModelSpec, weight_dtype: str) -> str:
     return weight_format(weight_dtype).name
 
 
+def _target(profile: Profile, deployment: Deployment) -> str:
+    """The model, and the split and dtypes where they are not the profile's."""
+    words = [deployment.model.name]
+    if deployment.tp > 1:
+        words.append(f"tp {deployment.tp}")
+    if deployment.weight_dtype != profile.weight_dtype:
+        words.append(f"{deployment.weight_dtype} weights")
+    if deployment.kv_dtype != profile.kv_dtype:
+        words.append(f"{deployment.kv_dtype} KV")
+    return " with ".join((words[0], " and ".join(words[1:]))) if words[1:] else words[0]
+
+
 def _describe(profile: Profile, deployment: Deployment) -> str:
     """Name for outputs: source, fidelity, and what was derived."""
     if profile.name.endswith("-datasheet"):
         return f"{deployment.hardware.name} datasheet (all assumed)"
     words = profile.fidelity
     if not deployment.matches(profile):
-        words += f"; derived for {deployment.model.name} from {profile.model.name}"
+        words += f"; derived for {_target(profile, deployment)} from {profile.model.name}"
     return f"{profile.name} profile ({words})"

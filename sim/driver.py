@@ -59,6 +59,10 @@ class Engine(Protocol):
         """The boundary is reached: commit; the requests that ended."""
         ...
 
+    def take_refused(self) -> Sequence[int]:
+        """Requests that the last calls refused: it turned out that they never fit."""
+        ...
+
     def abort(self, index: int, now_ps: int) -> None:
         """The client of an unfinished request gave up."""
         ...
@@ -74,7 +78,7 @@ class Driver:
         self,
         engine: Engine,
         requests: Requests,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_boundary: Callable[[], None] | None = None,
     ) -> None:
         self._engine = engine
         self._arrivals = requests.arrival_ps
@@ -84,7 +88,7 @@ class Driver:
         self._env = simpy.Environment(0)
         self._timer = Event(self._env)
         self._timer._ok, self._timer._value = True, None
-        self._on_progress = on_progress
+        self._on_boundary = on_boundary
         self._stop = False
 
     def run(self) -> None:
@@ -102,6 +106,8 @@ class Driver:
         if self._next_ps <= now_ps:
             self._take_arrivals(now_ps)
         self._engine.apply(now_ps)
+        if self._on_boundary is not None:
+            self._on_boundary()
         self._plan(now_ps)
 
     def _plan(self, now_ps: int) -> None:
@@ -113,7 +119,7 @@ class Driver:
         if boundary_ps is None:
             self._await_arrival()
             return
-        if self._next_ps < boundary_ps:
+        if self._next_ps <= boundary_ps:  # equal: steps may last 0
             boundary_ps = engine.cut(self._next_ps)
         self._post(self._boundary, boundary_ps, NORMAL)
 
@@ -135,8 +141,6 @@ class Driver:
             number += 1
             self._next_ps = arrivals[number] if number < num_requests else NO_ARRIVAL_PS
         self._next = number
-        if self._on_progress is not None:
-            self._on_progress(number, num_requests)
 
     def _post(self, callback: Callable[[Event], None], at_ps: int, priority: EventPriority) -> None:
         """Arm the one timer (an event that happens by itself, armed again after each use)."""
@@ -184,7 +188,7 @@ def run(
     max_tokens : int64, shape (n,)
         What the engine is told each request may generate (see ``assume_max_tokens``).
     on_progress : callable, optional
-        Called with (requests arrived, requests in all).
+        Called after each boundary with (requests ended, requests in all).
     listener, leap_listener
         See what the stepper, or the leaper, decides; a ``listener`` makes the stepper run.
     follow_ons, num_users
@@ -202,11 +206,17 @@ def run(
         engine = Stepper(config, cost, requests, recorder, audit=audit, listener=listener)
     else:
         engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
-    driver: Driver | SessionDriver = Driver(engine, requests, on_progress)
+    on_boundary = None
+    if on_progress is not None:
+
+        def on_boundary() -> None:
+            on_progress(recorder.num_ended, len(trace))
+
+    driver: Driver | SessionDriver = Driver(engine, requests, on_boundary)
     if follow_ons is not None or num_users is not None or requests.timeout_ps is not None:
         if follow_ons is None:
             follow_ons = nobody_follows(len(trace))
-        driver = SessionDriver(engine, requests, recorder, follow_ons, num_users, on_progress)
+        driver = SessionDriver(engine, requests, recorder, follow_ons, num_users, on_boundary)
     partial = _run_until_stopped(driver)
     return EngineRun(recorder, engine.name, reason, partial, engine.num_audited)
 
@@ -225,6 +235,11 @@ def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
         previous = signal.signal(signal.SIGINT, on_sigint)
     try:
         driver.run()
+    except OverflowError:
+        raise ValueError(
+            "the simulated time passes 106 days, the most that can be told: the load, or a step's "
+            "cost, is far beyond what the engine can serve"
+        ) from None
     finally:
         if previous is not None:
             signal.signal(signal.SIGINT, previous)

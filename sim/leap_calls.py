@@ -84,7 +84,7 @@ class LeapCalls(LeapMembers):
         for member in self._pop_ending():
             flight.ending.append(member)
             if self._requests.foreseen[member.index]:
-                if member.contested:  # it still holds its blocks for this call
+                if self._watched:  # it still holds its blocks for this call
                     self._cache.publish(member.holding, self._public(self._v - 1 - member.x))
                 self._leave(member)
         return sum(member.decoding for member in flight.ending)
@@ -118,6 +118,8 @@ class LeapCalls(LeapMembers):
             member = self._members.get(index)
             if member is None:
                 member = self._members[index] = self._member(index)
+                if self._newly_contested:
+                    self._publish_contested()
             known = member.known
             found = NOTHING_FOUND
             if self.caching:

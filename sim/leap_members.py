@@ -25,7 +25,10 @@ class LeapMembers(LeapState):
     __slots__ = ()
 
     def _member(self, index: int) -> Member:
+        """The queue's head, looked at for the first time."""
         requests, paths = self._requests, self._paths
+        if self._watched:
+            self._watch(index)
         prompt = requests.prompt_tokens[index]
         path: Path = []
         if self.caching:
@@ -157,7 +160,7 @@ class LeapMembers(LeapState):
     # ---- generated blocks others may ask for -----------------------------------------------
 
     def _watch(self, index: int) -> None:
-        """A request entered: growing members on its path must publish on time from now on."""
+        """A request may look up: growing members on its path must publish on time from now on."""
         users = self._users
         path = self._path_of[index] = self._paths.path(index)
         for segment in path:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
 
 MAX_CALLS_KEPT = 4096
+MAX_BLOCK_SIZE = 65_536  # the demand of coming calls is kept by place in the block
 
 
 def leapable(config: SchedulerConfig) -> tuple[bool, str]:
@@ -57,6 +58,12 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
             "async scheduling without room kept for the last token",
         ),
         (config.max_num_batched_tokens < config.max_num_seqs, "fewer tokens than seats"),
+        (config.block_size > MAX_BLOCK_SIZE, f"blocks of more than {MAX_BLOCK_SIZE:,} tokens"),
+        (
+            not config.enable_chunked_prefill
+            and config.max_num_batched_tokens < config.max_model_len,
+            "a sequence that does not fit the budget in one piece",
+        ),
     ]
     for holds, why in broken:
         if holds:
@@ -79,8 +86,6 @@ class Leaper(LeapCalls):
         waiting.append(index)
         self._queue_noted = True
         self.recorder.queue(now_ps, len(waiting))
-        if self._watched:
-            self._watch(index)
         return True
 
     def plan(self, now_ps: int) -> int | None:
@@ -142,6 +147,10 @@ class Leaper(LeapCalls):
             self._listener.landed(finished, free, running, list(self._waiting), last_call_ps)
         self.recorder.num_evicted_blocks = self._cache.num_evicted
         return finished
+
+    def take_refused(self) -> tuple[int, ...]:
+        """Nobody: with full attention, who never fits is known at its arrival."""
+        return ()
 
     def abort(self, index: int, now_ps: int) -> None:
         """Requests with a timeout are the stepper's (see ``driver.run``)."""

@@ -65,6 +65,8 @@ class Recorder:
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first.
     num_stalls, longest_stall_ps, num_steps, num_evicted_blocks, num_preemptions : int
+    num_ended : int
+        Requests that finished, were refused or given up.
     end_ps : int
         Engine time of the last event.
     """
@@ -102,6 +104,7 @@ class Recorder:
         self.num_steps = 0
         self.num_evicted_blocks = 0
         self.num_preemptions = 0
+        self.num_ended = 0
         self.end_ps = 0
         self.num_steps_outside = 0
         self.requests_waiting = False
@@ -256,6 +259,7 @@ class Recorder:
 
     def refused(self, index: int) -> None:
         """A request that can never run."""
+        self.num_ended += 1
         self.status[index] = REFUSED
 
     def admitted(self, index: int, now_ps: int, hit_tokens: int, *, resumed: bool) -> None:
@@ -281,11 +285,13 @@ class Recorder:
 
     def aborted(self, index: int, now_ps: int) -> None:
         """The client gave a request up."""
+        self.num_ended += 1
         self.status[index] = ABORTED
         self.finish_ps[index] = now_ps
 
     def finished(self, index: int, now_ps: int, output_tokens: int) -> None:
         """A request's last token is there."""
+        self.num_ended += 1
         self.status[index] = FINISHED
         self.finish_ps[index] = now_ps
         self.output_tokens[index] = output_tokens

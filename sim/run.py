@@ -15,6 +15,7 @@ import numpy as np
 
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
+from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
@@ -40,6 +41,11 @@ class Run:
     engine: EngineRun
     seed: int
     options: dict[str, object]
+
+    def __repr__(self) -> str:
+        """One line; the generated form would print the whole trace."""
+        names = self.scenario.preset, self.scenario.model.name, self.scenario.hardware.name
+        return f"<Run of {self.trace.name}, {len(self.trace):,} requests: {', '.join(names)}>"
 
     @cached_property
     def summary(self) -> Summary:
@@ -77,9 +83,28 @@ class Run:
                 f"hit rates are lower bounds: the trace names prefixes of {named} tokens, blocks "
                 f"hold {config.block_size}"
             )
+        notes += self._lost_answers()
         rule = str(self.options.get("assume_max_tokens", "model"))
         if rule.startswith("factor"):
             notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
+        return notes
+
+    def _lost_answers(self) -> list[str]:
+        """Sentences on answers that are shorter, or fewer, than the trace says."""
+        trace, recorder, notes = self.trace, self.engine.recorder, []
+        finished = np.frombuffer(recorder.status, dtype=np.int8) == FINISHED
+        generated = np.frombuffer(recorder.output_tokens, dtype=np.int32)
+        lost = np.where(finished, trace.output_tokens - generated, 0)
+        if lost.any():
+            notes.append(
+                f"{np.count_nonzero(lost):,} answers were cut short, by {lost.sum():,} tokens in "
+                f"all: max_model_len {self.setup.config.max_model_len:,} or max_tokens leaves no "
+                "room for them"
+            )
+        for column, what in ((trace.num_samples, "num_samples"), (trace.beam_width, "beam_width")):
+            several = 0 if column is None else np.count_nonzero(column > 1)
+            if several:
+                notes.append(f"{what} is not simulated: {several:,} requests count as one answer")
         return notes
 
     @property
@@ -143,7 +168,7 @@ def simulate(
     num_users
         Closed with so many users, who take one session after the other.
     on_progress
-        Called with (requests arrived, requests in all).
+        Called with (requests ended, requests in all).
 
     Raises
     ------

@@ -33,6 +33,15 @@ ROWS_PER_SLICE: Final = 16_384
 _PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
 
 
+def _draft(name: str) -> str:
+    return f".{name}.part"
+
+
+_FILES: Final = ("requests.parquet", "series.parquet", "summary.json", "report.html", MANIFEST)
+_DRAFTS: Final = frozenset(map(_draft, _FILES))
+"""What a run that was killed while it wrote may leave behind."""
+
+
 def check_run_folder(folder: Path) -> None:
     """Refuse a place that exists and is neither an empty folder nor an earlier run.
 
@@ -45,7 +54,8 @@ def check_run_folder(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file; --out needs a folder")
-    if any(folder.iterdir()) and not _is_run(folder):
+    strange = any(path.name not in _DRAFTS for path in folder.iterdir())
+    if strange and not _is_run(folder):
         raise ValueError(
             f"{folder} exists and is not a run of kvsim; choose another folder or empty it"
         )
@@ -70,7 +80,7 @@ def write_run(run: Run, folder: Path) -> None:
         "report.html": lambda path: _write_report(run, path),
         MANIFEST: lambda path: path.write_text(to_json(manifest(run)), encoding="utf-8"),
     }
-    drafts = {name: folder / f".{name}.part" for name in writers}
+    drafts = {name: folder / _draft(name) for name in writers}
     try:
         for name, write in writers.items():
             write(drafts[name])

@@ -59,7 +59,11 @@ def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
             f"scenario {name!r} is neither a file nor a preset{near}; "
             f"presets are {', '.join(preset_names())}"
         )
-    return scenario_from_dict(_tables_of(path.read_text(encoding="utf-8"), name), name)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{name}: not TOML: the text is not UTF-8") from None
+    return scenario_from_dict(_tables_of(text, name), name)
 
 
 def scenario_from_dict(tables: dict[str, object], place: str = "scenario") -> Scenario:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import simpy
 from simpy.events import URGENT, Event, EventPriority
 
-from kvsim.sim.recorder import NOT_SENT
+from kvsim.sim.recorder import NOT_SENT, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -49,7 +49,7 @@ class SessionDriver:
         recorder: Recorder,
         follow_ons: FollowOns,
         num_users: int | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_boundary: Callable[[], None] | None = None,
     ) -> None:
         self._engine = engine
         self._recorder = recorder
@@ -57,8 +57,7 @@ class SessionDriver:
         self._timeout_ps = requests.timeout_ps
         self._sent = bytearray(len(requests))
         self._num_users = num_users
-        self._on_progress = on_progress
-        self._num_sent = 0
+        self._on_boundary = on_boundary
         self._env = simpy.Environment(0)
         self._done: dict[int, Event] = {}
         self._aborts: list[int] = []
@@ -121,6 +120,9 @@ class SessionDriver:
                 return
         else:
             yield answer
+        if self._recorder.status[index] == REFUSED:  # after it had waited
+            self._end_session(index)
+            return
         followers = [
             self._env.process(self._thread(child, self._delay_ps[child]))
             for child in self._children.get(index, ())
@@ -133,9 +135,6 @@ class SessionDriver:
         now_ps = int(self._env.now)
         self._arrival_ps[index] = now_ps
         self._sent[index] = 1
-        self._num_sent += 1
-        if self._on_progress is not None:
-            self._on_progress(self._num_sent, len(self._arrival_ps))
         if not self._engine.add(index, now_ps):
             return None
         if self._idle:
@@ -157,6 +156,8 @@ class SessionDriver:
         now_ps = int(self._env.now)
         for index in self._engine.apply(now_ps):
             self._done.pop(index).succeed()
+        if self._on_boundary is not None:
+            self._on_boundary()
         self._post(self._plan, now_ps)
 
     def _plan(self, _event: Event) -> None:
@@ -168,11 +169,13 @@ class SessionDriver:
             self._engine.abort(index, now_ps)
         self._aborts.clear()
         boundary_ps = self._engine.plan(now_ps)
+        for index in self._engine.take_refused():
+            self._done.pop(index).succeed()
         if boundary_ps is None:
             self._idle = True
             return
         due_ps = self._env.peek()
-        if due_ps < boundary_ps:
+        if due_ps <= boundary_ps:
             boundary_ps = self._engine.cut(int(due_ps))
         self._post(self._boundary, boundary_ps)
 

@@ -107,6 +107,7 @@ class Stepper:
         self._depth = 2 if config.async_scheduling else 1
         self._audit = audit
         self._listener = listener
+        self._refused: list[int] = []
         self._num_barren = 0
         chunk = config.long_prefill_token_threshold or config.max_num_batched_tokens
         self._recompute_calls = -(-config.max_model_len // chunk)
@@ -198,6 +199,11 @@ class Stepper:
             self._listener.applied(self, flight, finished, late, dropped)
         return finished
 
+    def take_refused(self) -> list[int]:
+        """Requests refused by the last calls, as stuck or looping."""
+        refused, self._refused = self._refused, []
+        return refused
+
     def abort(self, index: int, now_ps: int) -> None:
         """The client of an unfinished request gave up: it leaves, its blocks are free at once.
 
@@ -271,6 +277,7 @@ class Stepper:
         """Nothing runs and the head still does not fit: it never will."""
         sequence = self.state.waiting.pop()
         self.recorder.refused(sequence.index)
+        self._refused.append(sequence.index)
         self.recorder.queue(now_ps, len(self.state.waiting))
 
     def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:
@@ -297,6 +304,7 @@ class Stepper:
             self.state.waiting.remove(sequence)
             sequence.aborted = True  # a late token is dropped
             self.recorder.refused(sequence.index)
+            self._refused.append(sequence.index)
             self.recorder.queue(now_ps, len(self.state.waiting))
 
     def _is_done(self, sequence: Sequence) -> bool:

@@ -47,6 +47,16 @@ def test_every_command_is_in_the_help() -> None:
         assert module.__name__.rpartition(".")[2] in text
 
 
+@pytest.mark.parametrize("command", [[], ["simulate"], ["plan"], ["validate", "schedule"]])
+def test_the_help_fits_80_columns(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
@@ -102,3 +112,12 @@ def test_completion_scripts_know_the_commands(
 ) -> None:
     assert main(["completion", shell]) == 0
     assert "--rate-scale" in capsys.readouterr().out
+
+
+def test_a_closed_stderr_stays_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    assert main(["simulate", "no-such-file"]) == 2
+    sys.stderr.close()
+    assert capsys.readouterr().out == ""

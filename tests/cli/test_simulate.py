@@ -59,6 +59,19 @@ def test_given_names_are_told_apart_from_defaults(capsys: pytest.CaptureFixture[
     assert second == f"defaults: preset {DEFAULT_PRESET}, model llama-3.1-8b"
 
 
+def test_names_of_a_scenario_file_and_of_settings_are_given_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text('[model]\nname = "qwen2.5-7b"\n', encoding="utf-8")
+    options = ("--scenario", "mine.toml", "--set", "hardware.name=a100-sxm")
+    assert main(["simulate", *FEW, *options]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "given: scenario mine.toml, model qwen2.5-7b, hardware a100-sxm"
+    assert second == f"defaults: preset {DEFAULT_PRESET}"
+    assert main(["simulate", *FEW, "--scenario", DEFAULT_PRESET]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"given: preset {DEFAULT_PRESET}"
+
+
 def test_json_is_one_document_with_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
     document = summary(capsys, "--num-blocks", "500", "--audit")
     assert document["schema"] == "kvsim.summary/1"
@@ -157,3 +170,30 @@ def test_ctrl_c_leaves_a_partial_result(
     assert manifest["partial"] is True
     saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
     assert 0 < saved["requests"]["unfinished"] < 60
+
+
+def test_a_closed_stdout_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["simulate", *FEW]) == 0
+
+
+def test_answers_that_the_model_length_cuts_are_noted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = "arrival_ns,prompt_tokens,output_tokens,num_samples\n0,900,500,4\n5,10,20,1\n"
+    (tmp_path / "long.csv").write_text(rows)
+    assert main(["simulate", "long.csv", "--max-model-len", "1000", "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("1 answers were cut short, by 400 tokens" in note for note in notes)
+    assert any("num_samples is not simulated: 1 requests" in note for note in notes)
+
+
+def test_a_seed_below_zero_and_a_scenario_that_is_no_text_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    assert main(["simulate", *FEW, "--seed", "-1"]) == 2
+    assert main(["simulate", *FEW, "--scenario", "bad.toml"]) == 2
+    seed, bad = capsys.readouterr().err.splitlines()
+    assert "--seed is -1" in seed
+    assert "bad.toml: not TOML: the text is not UTF-8" in bad

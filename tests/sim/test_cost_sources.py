@@ -22,8 +22,10 @@ def test_the_name_says_source_and_fidelity() -> None:
     assert build_cost("datasheet", LLAMA, H100).name == "h100-sxm datasheet (all assumed)"
     other = build_cost("auto", load_model("qwen2.5-7b"), H100).name
     assert other.endswith("; derived for qwen2.5-7b from llama-3.1-8b)")
-    assert "derived" in build_cost("auto", LLAMA, H100, tp=2).name
-    assert "derived" in build_cost("auto", LLAMA, H100, kv_dtype="fp8").name
+    split = build_cost("auto", LLAMA, H100, tp=2).name
+    assert split.endswith("; derived for llama-3.1-8b with tp 2 from llama-3.1-8b)")
+    narrow = build_cost("auto", LLAMA, H100, weight_dtype="int4", kv_dtype="fp8").name
+    assert "derived for llama-3.1-8b with int4 weights and fp8 KV from" in narrow
 
 
 def test_layers_are_folded_in_and_rounded_once() -> None:

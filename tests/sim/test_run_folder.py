@@ -129,3 +129,11 @@ def test_a_run_without_requests_is_written(make_run: Callable[..., Run], tmp_pat
     empty = np.empty(0, dtype=np.int64)
     make_run(Trace("none", empty, empty, empty), Recorder(0)).save(tmp_path)
     assert len(pd.read_parquet(tmp_path / "requests.parquet")) == 0
+
+
+def test_drafts_of_a_killed_run_are_no_obstacle(
+    three_requests: Run3, make_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    (tmp_path / ".requests.parquet.part").write_bytes(b"PAR1")
+    make_run(*three_requests).save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES

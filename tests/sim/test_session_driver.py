@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import EngineRun, run
 from kvsim.sim.recorder import ABORTED, FINISHED, NOT_SENT, REFUSED
@@ -198,3 +198,23 @@ def test_think_times_have_their_mean(text: str) -> None:
     drawn = ThinkRule.parse(text).draw(200_000, np.random.default_rng(1))
     assert drawn.mean() == pytest.approx(5e8, rel=0.02)
     assert (drawn >= 0).all()
+
+
+@pytest.mark.parametrize("reserve", [True, False], ids=["stuck", "looping"])
+def test_a_refusal_after_waiting_ends_its_session_and_frees_its_user(reserve: bool) -> None:
+    config = SchedulerConfig(
+        num_gpu_blocks=12,  # holds the first prompt, but not its window beside it
+        max_model_len=200,
+        scheduler_reserve_full_isl=reserve,
+        kv_groups=(KVGroup(), KVGroup(sliding_window=64)),
+    )
+    trace = trace_of([0, 0, 0], [160, 20, 20], [5, 5, 5])
+    recorder = run(
+        trace,
+        config,
+        COST,
+        max_tokens=trace.output_tokens,
+        follow_ons=loop_of([-1, 0, -1], [0, 0, 0]),
+        num_users=1,
+    ).recorder
+    assert list(recorder.status) == [REFUSED, NOT_SENT, FINISHED]

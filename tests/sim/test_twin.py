@@ -232,3 +232,11 @@ def test_the_scenarios_are_tight() -> None:
     assert hits > 1000
     assert duplicates > 10
     assert unforeseen > 500
+
+
+def test_an_arrival_is_seen_between_steps_of_no_length() -> None:
+    config = SchedulerConfig(num_gpu_blocks=40, max_model_len=64, async_scheduling=True)
+    columns = [np.array(values, dtype=np.int64) for values in ([0, 3], [10, 10], [20, 2])]
+    trace = Trace("zero", columns[0], columns[1], columns[2])
+    cost = LinearCost(0, per_prefill_token_ps=300)  # 10 tokens: 3 ns, then decodes for nothing
+    assert_twins(TwinScenario(trace, config, cost, trace.output_tokens))

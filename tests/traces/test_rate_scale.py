@@ -35,6 +35,8 @@ def test_times_beyond_the_clock_are_refused() -> None:
         scale_rate(arriving(0, 10**14), Fraction(1, 1000))
     with pytest.raises(ValueError, match="at most 106 days"):
         scale_rate(arriving(0, 2**62), Fraction(1, 2))
+    with pytest.raises(ValueError, match="the last request arrives after 107 days; at most 106"):
+        scale_rate(arriving(0, 9_300_000_000_000_000), Fraction(1))
 
 
 def test_a_rate_of_one_changes_nothing() -> None:
@@ -47,7 +49,7 @@ def test_rates_are_read_as_written(text: str, scale: float) -> None:
     assert parse_rate_scale(text) == scale
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "fast", "1/0", "inf", "nan", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "fast", "1/0", "inf", "nan", "", "1e-999999999"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a number above 0"):
         parse_rate_scale(text)

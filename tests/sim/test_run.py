@@ -1,0 +1,39 @@
+"""``simulate`` from Python: what a run says of itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvsim.sim import Scenario, simulate
+from kvsim.traces import Trace
+
+SMALL = Scenario().with_values({"engine.num_gpu_blocks_override": 100})
+
+
+def make_trace(prompt_tokens: list[int], output_tokens: list[int]) -> Trace:
+    return Trace(
+        "hand-made",
+        np.zeros(len(prompt_tokens), dtype=np.int64),
+        np.array(prompt_tokens, dtype=np.int64),
+        np.array(output_tokens, dtype=np.int64),
+    )
+
+
+def test_a_run_prints_as_one_line() -> None:
+    run = simulate(make_trace([10] * 1000, [1] * 1000), SMALL)
+    assert repr(run) == (
+        f"<Run of hand-made, 1,000 requests: {SMALL.preset}, llama-3.1-8b, h100-sxm>"
+    )
+
+
+def test_answers_that_the_model_length_or_max_tokens_cut_are_told() -> None:
+    trace = make_trace([90, 95, 100, 9], [50, 5, 1, 5])  # one cut, one just fits, one refused
+    scenario = SMALL.with_values({"engine.max_model_len": 100})
+    notes = simulate(trace, scenario).summary["notes"]
+    assert isinstance(notes, list)
+    assert len(notes) == 1
+    assert "1 answers were cut short, by 40 tokens in all: max_model_len 100 or" in notes[0]
+    short = simulate(trace, scenario, assume_max_tokens="3").summary["notes"]
+    assert "3 answers were cut short, by 51 tokens" in str(short)
+    kept = make_trace([90, 9], [10, 5])
+    assert simulate(kept, scenario).summary["notes"] == []
