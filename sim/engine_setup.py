@@ -188,11 +188,6 @@ def _cost(
 
 def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, ...]:
     notes = [*model.notices, *pool.notes]
-    if config.max_model_len > model.max_position:
-        notes.append(
-            f"max_model_len {config.max_model_len:,} is above the {model.max_position:,} tokens "
-            f"that {model.name} was made for"
-        )
     usable_tokens = (pool.num_blocks - 1) * config.block_size
     if len(config.kv_groups) == 1 and usable_tokens < config.max_model_len:
         notes.append(

@@ -109,7 +109,17 @@ def plan(request: PoolRequest) -> Pool:
         null_blocks=split.null_blocks,
         shares=split.shares,
         binding=binding.index,
-        notes=split.notes,
+        notes=(*_length_note(request), *split.notes),
+    )
+
+
+def _length_note(request: PoolRequest) -> tuple[str, ...]:
+    longest = request.model.max_position
+    if request.model_len <= longest:
+        return ()
+    return (
+        f"max_model_len {request.model_len:,} is above the {longest:,} tokens that"
+        f" {request.model.name} was made for",
     )
 
 

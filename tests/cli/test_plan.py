@@ -168,6 +168,13 @@ def test_the_json_has_its_keys_where_nothing_fits_too(capsys: Capture) -> None:
     assert "16.00 GiB at 131,072 tokens" in text(capsys, "--hardware", "t4", code=2)
 
 
+def test_a_length_the_model_was_not_made_for_is_said(capsys: Capture) -> None:
+    assert document(capsys, "--max-model-len", "131073")["notes"] == [
+        "max_model_len 131,073 is above the 131,072 tokens that llama-3.1-8b was made for"
+    ]
+    assert document(capsys)["notes"] == []
+
+
 def test_levers(capsys: Capture) -> None:
     printed = text(capsys, "--levers")
     assert "MQA, 1 KV head          16,384  1,6" in printed
