@@ -27,7 +27,7 @@ def plan_lines(document: Document) -> list[str]:
         lever_hint_lines(document["levers"]),
         swap_lines(document),
         log_lines(document["log"]),
-        [line for note in document["notes"] for line in labelled("note", note)],
+        note_lines(document),
     )
     lines: list[str] = []
     for part in parts:
@@ -47,7 +47,14 @@ def too_small_lines(document: Document) -> list[str]:
         *labelled("one request", f"{need} at {length:,} tokens{each}"),
         "",
         *lever_hint_lines(document["levers"]),
+        *([""] if document["notes"] else []),
+        *note_lines(document),
     ]
+
+
+def note_lines(document: Document) -> list[str]:
+    """Sentences for the reader, one label each."""
+    return [line for note in document["notes"] for line in labelled("note", note)]
 
 
 def token_lines(document: Document) -> list[str]:

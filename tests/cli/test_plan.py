@@ -11,7 +11,6 @@ import pytest
 from kvsim.cli.main import build_parser, main
 from kvsim.cli.simulate import scenario_of
 from kvsim.sim.engine_setup import set_up
-from kvsim.sim.scenario import Scenario
 from kvsim.traces import bundled_path
 
 LOGS = Path(__file__).parents[1] / "data" / "startup"
@@ -201,6 +200,9 @@ def test_a_log_names_its_model_and_its_faults(capsys: Capture, tmp_path: Path) -
     assert "its model 'org/Unheard-9B' is not bundled; give --model" in refusal(
         capsys, "--match-log", str(log)
     )
+    log.write_text("Available KV cache memory: 3.50 GiB")
+    printed = " ".join(text(capsys, "--hardware", "t4", "--match-log", str(log), code=2).split())
+    assert "the log has 3.50 GiB for KV; --kv-memory 3.50GiB plans with that" in printed
     log.write_text("max_seq_len=0\n# GPU blocks: 9, # CPU blocks: 1")
     assert refusal(capsys, "--match-log", str(log)).startswith(f"{log}: engine.max_model_len = 0")
 
@@ -226,23 +228,3 @@ def test_a_config_file_is_planned(capsys: Capture, tmp_path: Path) -> None:
     file.write_text(json.dumps(config), encoding="utf-8")
     plan = document(capsys, "--config", str(file), "--num-blocks", "300")
     assert 64 * plan["kv_bytes_per_token"]["total"] == 80 * 64 * 2 * 128 * 2
-
-
-def test_simulate_refuses_what_is_only_planned() -> None:
-    pairs = {
-        "gemma-4-31b": "hold 16 and 32 tokens, by layer group",
-        "qwen3-next-80b-a3b": "keeps a fixed state per request",
-    }
-    for model, message in pairs.items():
-        scenario = Scenario().with_values(
-            {"model.name": model, "engine.num_gpu_blocks_override": 999}
-        )
-        with pytest.raises(ValueError, match=message):
-            set_up(scenario)
-    stages = Scenario().with_values({"engine.pipeline_parallel_size": 2})
-    with pytest.raises(ValueError, match="pipeline stages are not simulated yet"):
-        set_up(stages)
-    chunked = Scenario().with_values(
-        {"model.name": "llama-4-scout", "engine.num_gpu_blocks_override": 99_999}
-    )
-    assert any("chunked attention is counted" in note for note in set_up(chunked).notes)

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvsim.cli.main import main
+from kvsim.sim.engine_setup import set_up
+from kvsim.sim.scenario import Scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,3 +63,23 @@ def test_a_config_of_garbage_is_a_sentence(capsys: Capture, tmp_path: Path, cont
     file = tmp_path / "config.json"
     file.write_bytes(content)
     assert "config.json" in refusal(capsys, "--config", str(file))
+
+
+def test_simulate_refuses_what_is_only_planned() -> None:
+    pairs = {
+        "gemma-4-31b": "hold 16 and 32 tokens, by layer group",
+        "qwen3-next-80b-a3b": "keeps a fixed state per request",
+    }
+    for model, message in pairs.items():
+        scenario = Scenario().with_values(
+            {"model.name": model, "engine.num_gpu_blocks_override": 999}
+        )
+        with pytest.raises(ValueError, match=message):
+            set_up(scenario)
+    stages = Scenario().with_values({"engine.pipeline_parallel_size": 2})
+    with pytest.raises(ValueError, match="pipeline stages are not simulated yet"):
+        set_up(stages)
+    chunked = Scenario().with_values(
+        {"model.name": "llama-4-scout", "engine.num_gpu_blocks_override": 99_999}
+    )
+    assert any("chunked attention is counted" in note for note in set_up(chunked).notes)
