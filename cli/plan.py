@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         lengths = trace_lengths(arguments.trace)
         pool = plan(request)
     except PoolTooSmallError as error:
-        return _show_too_small(arguments, scenario, request, error)
+        return _show_too_small(arguments, scenario, request, error, [*notes, *_hint(log)])
     document = plan_document(request, pool, lengths)
     document["swap"] = _swap(scenario, request, pool)
     document["log"] = _match(request, pool, log)
@@ -106,6 +106,14 @@ def _match(request: PoolRequest, pool: Pool, log: StartupLog | None) -> list[dic
     return [asdict(row) for row in match_log(request, pool, log)]
 
 
+def _hint(log: StartupLog | None) -> list[str]:
+    """Sentence on the KV memory of a log that our plan denies."""
+    kv_gib = None if log is None else log.get("kv_gib")
+    if kv_gib is None or kv_gib <= 0:
+        return []
+    return [f"the log has {kv_gib:.2f} GiB for KV; --kv-memory {kv_gib:.2f}GiB plans with that"]
+
+
 def _show_levers(arguments: argparse.Namespace, request: PoolRequest) -> int:
     from dataclasses import asdict
 
@@ -128,31 +136,19 @@ def _show_too_small(
     scenario: Scenario,
     request: PoolRequest,
     error: PoolTooSmallError,
+    notes: list[str],
 ) -> int:
     """Print the split that leaves nothing and the changes that help; exit code 2."""
-    from kvsim.sim.pool_document import levers_document, terms_document
+    from kvsim.sim.pool_document import too_small_document
 
-    document: dict[str, Any] = {
-        "model": request.model.name,
-        "hardware": request.hardware.name,
-        "engine": request.engine,
-        "fits": False,
-        "num_blocks": 0,
-        "pool_tokens": 0,
-        "kv_pool_bytes": error.kv_bytes,
-        "max_concurrency": 0.0,
-        "max_model_len_that_fits": 0,
-        "terms": terms_document(error.terms, error.kv_bytes),
-        "levers": levers_document(request),
-        "error": str(error),
-    }
+    document = too_small_document(request, error)
+    document["notes"] += notes
     if arguments.json:
         _print_json(document)
     else:
-        from kvsim.cli.plan_table import lever_hint_lines, term_lines
+        from kvsim.cli.plan_table import too_small_lines
 
-        lines = [*_named(arguments, scenario), *term_lines(document), ""]
-        print("\n".join(lines + lever_hint_lines(document["levers"])))
+        print("\n".join(_named(arguments, scenario) + too_small_lines(document)))
     print(f"kvsim: {error}", file=sys.stderr)
     return 2
 

@@ -26,9 +26,8 @@ def plan_scenario(arguments: argparse.Namespace, log: StartupLog | None) -> Scen
             raise ValueError(f"--config {arguments.config}: there is no such file")
         arguments.model = arguments.config
     if log is not None and arguments.model is None and "model.name" in log.options:
-        arguments.model = _bundled(str(log.options["model.name"]))
+        arguments.model = _bundled(str(log.options["model.name"]), arguments.match_log)
     scenario = scenario_of(arguments)
-    values: dict[str, object] = {}
     if log is not None:
         taken = pool_values(arguments)
         values = {
@@ -36,20 +35,26 @@ def plan_scenario(arguments: argparse.Namespace, log: StartupLog | None) -> Scen
             for path, value in log.options.items()
             if path not in taken and path != "model.name"
         }
-    if arguments.pp is not None:
-        values["engine.pipeline_parallel_size"] = plain_number(arguments.pp)
-    return scenario.with_values(values)
+        try:
+            scenario = scenario.with_values(values)
+        except ValueError as error:
+            raise ValueError(f"{arguments.match_log}: {error}") from None
+    if arguments.pp is None:
+        return scenario
+    return scenario.with_values({"engine.pipeline_parallel_size": plain_number(arguments.pp)})
 
 
-def _bundled(name: str) -> str:
-    """Bundled model that a Hugging Face name means, else the name itself."""
-    from kvsim.sim.models import bundled_models
+def _bundled(name: str, log: str) -> str:
+    """Bundled model or file that the name in a log means."""
+    from kvsim.sim.models import find_bundled
 
-    short = name.rsplit("/", 1)[-1].lower()
-    for part in ("meta-", "-instruct", "-chat", "-hf", "-it", "-base"):
-        short = short.replace(part, "")
-    known = bundled_models()
-    return short if short in known else name
+    found = find_bundled(name)
+    if found is None and not Path(name).exists():
+        raise ValueError(
+            f"{log}: its model {name!r} is not bundled; give --model, or --config with its"
+            " config.json"
+        )
+    return found or name
 
 
 def plan_request(
@@ -79,7 +84,12 @@ def plan_request(
             request = replace(request, mem_fraction_static=request.gpu_memory_utilization)
     if log is None:
         return request, ()
-    return as_in_log(request, log, seats_given=scenario.engine.max_num_seqs is not None)
+    return as_in_log(
+        request,
+        log,
+        seats_given=scenario.engine.max_num_seqs is not None,
+        tokens_given=scenario.engine.max_num_batched_tokens is not None,
+    )
 
 
 def read_log(arguments: argparse.Namespace) -> StartupLog | None:

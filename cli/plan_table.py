@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.cli.table import WIDTH, number, seconds, table, wrapped
+from kvsim.cli.plan_terms import FIRST, amount, labelled, rank_lines, term_lines
+from kvsim.cli.table import WIDTH, cell, seconds, table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Document = Mapping[str, Any]
 
-_GIB: Final = 2**30
-_FIRST: Final = 22
-_LEVERS_SHOWN: Final = 6
 _WIDEST_CELL: Final = 11
-_TERM_NAMES: Final = {"kv": "KV", "non_torch": "non-torch"}
 
 
 def plan_lines(document: Document) -> list[str]:
@@ -30,7 +27,7 @@ def plan_lines(document: Document) -> list[str]:
         lever_hint_lines(document["levers"]),
         swap_lines(document),
         log_lines(document["log"]),
-        [line for note in document["notes"] for line in labelled("note", note)],
+        note_lines(document),
     )
     lines: list[str] = []
     for part in parts:
@@ -39,52 +36,25 @@ def plan_lines(document: Document) -> list[str]:
     return lines[:-1]
 
 
-def labelled(label: str, text: str) -> list[str]:
-    """Lines of one fact, its label on the left."""
-    return wrapped(label, text, first_width=_FIRST)
+def too_small_lines(document: Document) -> list[str]:
+    """Lines where not even one block fits: the split, what is needed, what would help."""
+    length, need = document["max_model_len"], amount(document["kv_bytes_per_request"])
+    each = " on each rank" if document["tp"] * document["pp"] > 1 else ""
+    return [
+        *term_lines(document),
+        "",
+        *token_lines(document),
+        *labelled("one request", f"{need} at {length:,} tokens{each}"),
+        "",
+        *lever_hint_lines(document["levers"]),
+        *([""] if document["notes"] else []),
+        *note_lines(document),
+    ]
 
 
-def gib(num_bytes: float) -> str:
-    """Amount in GiB, two decimals; more where it is tiny."""
-    size = num_bytes / _GIB
-    return f"{size:,.2f} GiB" if abs(size) >= 0.095 or not size else f"{size:.3g} GiB"
-
-
-def term_lines(document: Document) -> list[str]:
-    """Split of memory: what the engine may use, what it spends, what is left for KV."""
-    terms = document["terms"]
-    what = "one card" if document.get("tp", 1) * document.get("pp", 1) > 1 else "the card"
-    lines = [f"memory of {what}, {document['hardware']} under {document['engine']}'s rule"]
-    order = [name for name in terms if name != "kv"]
-    for index, name in enumerate([*order, "kv"] if len(order) > 1 else ["kv"]):
-        term = terms[name]
-        sign = "=" if name == "kv" and len(order) > 1 else "-" if index else " "
-        assumed = ", assumed" if term["assumed"] else ""
-        shown = _TERM_NAMES.get(name, name.replace("_", " "))
-        amount = f"{sign} {term['bytes'] / _GIB:,.2f} GiB"
-        lines += wrapped(
-            f"  {shown:<16}{amount:>13}", term["formula"] + assumed, first_width=33, hang=2
-        )
-    return lines
-
-
-def rank_lines(document: Document) -> list[str]:
-    """Pipeline ranks side by side, the binding one named."""
-    if not document["ranks"]:
-        return []
-    rows = [("pipeline rank", "layers", "weights", "KV", "blocks")]
-    for rank in document["ranks"]:
-        weights = rank["weights_bytes"]
-        rows.append(
-            (
-                f"  {rank['rank']}",
-                f"{rank['first_layer']}-{rank['last_layer']}",
-                "-" if weights is None else gib(weights),
-                gib(rank["kv_bytes"]),
-                number(rank["num_blocks"]),
-            )
-        )
-    return [*table(rows, first_width=_FIRST), *labelled("binding", document["binding_rank"])]
+def note_lines(document: Document) -> list[str]:
+    """Sentences for the reader, one label each."""
+    return [line for note in document["notes"] for line in labelled("note", note)]
 
 
 def token_lines(document: Document) -> list[str]:
@@ -98,7 +68,7 @@ def token_lines(document: Document) -> list[str]:
         lines += labelled("", f"{token['total']:,} B over all {ranks} ranks, copies included")
     fixed = document["kv_bytes_fixed_per_request"]
     if fixed:
-        text = f"{fixed:,} B of state ({gib(fixed)}), whatever its length"
+        text = f"{fixed:,} B of state ({amount(fixed)}), whatever its length"
         lines += labelled("bytes a request", text)
     return lines
 
@@ -126,7 +96,7 @@ def group_lines(document: Document) -> list[str]:
                 "-" if is_state else f"{dims}",
                 "-" if group["window"] is None else f"{group['window']:,}",
                 "-" if is_state else f"{group['bytes_per_token']:,}",
-                gib(group["bytes_at_max_model_len"]),
+                amount(group["bytes_at_max_model_len"]),
             )
         )
     return table(rows, first_width=8)
@@ -157,7 +127,19 @@ def pool_lines(document: Document) -> list[str]:
             f" {document['max_num_batched_tokens']:,} tokens a step (max_num_batched_tokens)",
             first_width=11,
         )
+        lines += _windows(document)
     return lines
+
+
+def _windows(document: Document) -> list[str]:
+    """Say why the log's figure and the requests below differ where layers slide."""
+    if all(group["window"] is None for group in document["groups"]):
+        return []
+    text = (
+        f"charged {document['step_tokens']:,} tokens of steps in flight beside their own in the"
+        " line above, as the engine does at start; 1 below, as while decoding"
+    )
+    return wrapped("  windows:", text, first_width=11)
 
 
 def _tables(tables: Document | None) -> list[str]:
@@ -187,11 +169,11 @@ def request_lines(document: Document) -> list[str]:
     for name, entry in document["requests"].items():
         label = f"  {names.get(name, name)}"
         rows.append((label, f"{entry['tokens']:,}", f"{entry['requests']:,}"))
-    lines = table(rows, first_width=_FIRST, width=_FIRST + 28)
+    lines = table(rows, first_width=FIRST, width=FIRST + 28)
     length, longest = document["max_model_len"], document["max_model_len_that_fits"]
     each = "" if document["tp"] * document["pp"] == 1 else " on each rank"
     lines += labelled(
-        "one request", f"{gib(document['kv_bytes_per_request'])} at {length:,} tokens{each}"
+        "one request", f"{amount(document['kv_bytes_per_request'])} at {length:,} tokens{each}"
     )
     if document["fits"]:
         lines += labelled("longest that fits", f"{longest:,} tokens")
@@ -208,9 +190,10 @@ def lever_hint_lines(levers: Sequence[Document]) -> list[str]:
     if not levers:
         return []
     lines = ["single changes that free most (beyond one request of the longest length)"]
-    for lever in levers[:_LEVERS_SHOWN]:
+    for lever in levers:
         enough = "fits then" if lever["enough"] else "not enough alone"
-        lines.append(f"  {lever['change']:<38}{'+' + gib(lever['freed_bytes']):>14}  {enough}")
+        freed = cell("+" + amount(lever["freed_bytes"]), 14)
+        lines.append(f"  {lever['change']:<38}{freed}  {enough}")
     return lines
 
 
@@ -240,10 +223,10 @@ def log_lines(rows: Sequence[Document]) -> list[str]:
     """Ours beside a start-up log, each difference with its reason."""
     if not rows:
         return []
-    lines = [f"{'beside the log':<{_FIRST}}{'ours':>12}{'theirs':>12}"]
+    lines = [f"{'beside the log':<{FIRST}}{'ours':>12}{'theirs':>12}"]
     for row in rows:
         ours, theirs = (_figure(row[side], row["unit"]) for side in ("ours", "theirs"))
-        lines.append(f"  {row['name']:<{_FIRST - 2}}{ours:>12}{theirs:>12}")
+        lines.append(f"  {row['name']:<{FIRST - 2}}{cell(ours, 12)}{cell(theirs, 12)}")
         if row["why"]:
             lines += wrapped("", row["why"], first_width=4, width=WIDTH)
     return lines

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH: Final = 80
-_WITH_UNIT: Final = re.compile(r"(\d) (s|ms|us|%|GiB)(?!\w)")
+_WITH_UNIT: Final = re.compile(r"(\d) (s|ms|us|%|GiB|MiB|KiB)(?!\w)")
 _ROUNDS_TO_1000: Final = 999.5
 _GLUE: Final = "\u00a0"  # keeps a number and its unit on one line
 
@@ -24,9 +24,14 @@ def table(rows: Sequence[Sequence[str]], *, first_width: int = 24, width: int = 
     cell_width = (width - first_width) // max(num_columns - 1, 1)
     lines = []
     for row in rows:
-        cells = "".join(f"{cell:>{cell_width}}" for cell in row[1:])
+        cells = "".join(cell(text, cell_width) for text in row[1:])
         lines.append(f"{row[0]:<{first_width}}{cells}".rstrip())
     return lines
+
+
+def cell(text: str, width: int) -> str:
+    """Right-aligned text, whole and apart from the one before it even where it is too long."""
+    return f"{text:>{width}}" if len(text) < width else f" {text}"
 
 
 def wrapped(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.models.layers import KVShape, group_layers
-from kvsim.sim.pool import plan
+from kvsim.sim.pool import PoolTooSmallError, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,10 +45,19 @@ class LeverRow:
 
 def lever_rows(request: PoolRequest) -> tuple[LeverRow, ...]:
     """All rows, sections in order. Raises ``ValueError`` where the model does not fit the card."""
-    weights = request.weights_bytes
+    weights, memory = request.weights_bytes, request.kv_memory_bytes
+    if request.num_blocks is not None:
+        memory = plan(request).kv_bytes  # the same bytes for every row, not as many blocks
     if weights is None and request.pp == 1:
         weights = request.model.weights_bytes(request.weight_dtype, request.tp)
-    fixed = replace(request, weights_bytes=weights, max_model_len=max(LENGTHS), slots=None)
+    fixed = replace(
+        request,
+        num_blocks=None,
+        kv_memory_bytes=memory,
+        weights_bytes=weights,
+        max_model_len=max(LENGTHS),
+        slots=None,
+    )
     rows: list[LeverRow] = []
     first: dict[str, LeverRow] = {}
     for section, name, other, cap in _settings(fixed):
@@ -59,18 +68,25 @@ def lever_rows(request: PoolRequest) -> tuple[LeverRow, ...]:
 
 
 def _row(section: str, name: str, request: PoolRequest, cap: int | None) -> LeverRow:
-    pool = plan(request)
-    model, dtype, tp = pool.shares[pool.binding].model, request.kv_dtype, request.tp
-
     def kept(tokens: int) -> int:
         return tokens if cap is None else min(tokens, cap)
 
+    requests, model = {}, request.model
+    for tokens in LENGTHS:
+        try:
+            pool = plan(replace(request, max_model_len=kept(tokens)))
+        except PoolTooSmallError as error:
+            requests[tokens], model = 0, error.share.model
+        else:
+            requests[tokens] = pool.requests_of(kept(tokens))
+            model = pool.shares[pool.binding].model
+    dtype, tp = request.kv_dtype, request.tp
     size = model.kv_bytes(kept(READ_AT), dtype, tp)
     return LeverRow(
         section,
         name,
         model.kv_bytes_per_token(dtype, tp),
-        {tokens: pool.requests_of(kept(tokens)) for tokens in LENGTHS},
+        requests,
         size,
         size / request.hardware.bandwidth_bytes_per_s,
         1.0,

@@ -203,11 +203,6 @@ def _cost(
 
 def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, ...]:
     notes = [*model.notices, *pool.notes]
-    if config.max_model_len > model.max_position:
-        notes.append(
-            f"max_model_len {config.max_model_len:,} is above the {model.max_position:,} tokens "
-            f"that {model.name} was made for"
-        )
     if config.allocator == "contiguous" and RESERVATIONS[config.reservation].uses_oracle:
         notes.append(
             f"uses oracle knowledge: allocator.reservation = {config.reservation!r} knows the true "

@@ -92,6 +92,21 @@ class BlockLayout:
         """Blocks of the pool that a sequence of ``length`` tokens may hold, all tables."""
         return sum(self.table_blocks(length, step_tokens)) + self.num_state_tables
 
+    def charged_blocks(self, length: int, step_tokens: int = 1) -> int:
+        """Blocks that vLLM reckons with for one request of ``length`` tokens, as its log does.
+
+        As :meth:`blocks_for`, but a window is charged its extra block also where the whole sequence
+        is in it, and a chunk (Llama 4) is charged none (``kv_cache_interface.py``).
+        """
+        blocks = self.num_state_tables
+        for table, size in zip(self.growing, self.block_sizes, strict=True):
+            layers, kept = table.layers, length
+            if layers.window is not None:
+                before = layers.window if layers.kind == "chunked" else layers.window - 1
+                kept = min(before + step_tokens, length)
+            blocks += math.ceil(kept / size) + (layers.kind == "sliding")
+        return blocks
+
 
 def block_layout(
     model: ModelSpec, block_size: int, kv_dtype: str = "auto", tp: int = 1

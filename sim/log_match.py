@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.hardware import GIB
+from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.pool import PoolTooSmallError, plan
 from kvsim.sim.pool_document import log_tokens
 
@@ -20,6 +21,11 @@ MANY_SEATS: Final = (0, 9)
 """First version whose server takes 1,024 seats on large cards; 256 before."""
 OLD_SEATS: Final = 256
 V0_SWAP_BYTES: Final = 4 * GIB
+V0_LEAST_TOKENS: Final = 2048
+V0_CHUNKS_FROM: Final = 32 * 1024
+"""Above this length v0 chunks prefills by itself; up to it, one step takes a whole prompt."""
+TOKENS_BY_CONCURRENCY: Final = (0, 22)
+"""First version whose token count is concurrency x length; blocks // tables x size before."""
 _PRINTED_GIB: Final = 0.0051
 """Logs print two decimals."""
 _WHY: Final = {
@@ -43,7 +49,7 @@ class MatchRow:
 
 
 def as_in_log(
-    request: PoolRequest, log: StartupLog, *, seats_given: bool
+    request: PoolRequest, log: StartupLog, *, seats_given: bool, tokens_given: bool = False
 ) -> tuple[PoolRequest, tuple[str, ...]]:
     """Request with what the log's version does otherwise, and a sentence on each change."""
     changed, notes = request, []
@@ -51,6 +57,10 @@ def as_in_log(
     if old and not seats_given and request.max_num_seqs > OLD_SEATS:
         changed = replace(changed, max_num_seqs=OLD_SEATS)
         notes.append(f"max_num_seqs {OLD_SEATS}: the default of the log's version")
+    tokens = max(request.model_len, V0_LEAST_TOKENS)
+    if _whole_prompts(log) and not tokens_given and request.model_len <= V0_CHUNKS_FROM:
+        changed = replace(changed, max_num_batched_tokens=tokens)
+        notes.append(f"max_num_batched_tokens {tokens}: v0 takes whole prompts at this length")
     if request.graphs_bytes is None and not _sets_graphs_aside(log):
         changed = replace(changed, graphs_bytes=0)
         notes.append("graphs 0: the log's version sets none aside before KV (0.21 and later do)")
@@ -100,6 +110,13 @@ def match_log(request: PoolRequest, pool: Pool, log: StartupLog) -> tuple[MatchR
     return tuple(row for row in rows if row.theirs is not None)
 
 
+def _whole_prompts(log: StartupLog) -> bool:
+    """Whether this is v0 (which has CPU blocks) without chunked prefill."""
+    return log.get("cpu_blocks") is not None and (
+        "engine.max_num_batched_tokens" not in log.options
+    )
+
+
 def _sets_graphs_aside(log: StartupLog) -> bool:
     if log.get("graphs_estimate_gib") is not None:
         return True
@@ -130,8 +147,9 @@ def _kv_row(pool: Pool, log: StartupLog, rows: list[MatchRow]) -> MatchRow:
     if theirs is None or abs(ours - theirs) <= _PRINTED_GIB:
         return MatchRow("KV", "GiB", ours, theirs, "")
     parts, known = [], 0.0
+    left_out = ("total",) if _sets_graphs_aside(log) else ("total", "graphs")
     for row in rows:
-        if row.name in ("total", "graphs") or row.ours is None or row.theirs is None:
+        if row.name in left_out or row.ours is None or row.theirs is None:
             continue
         gap = (row.ours - row.theirs) * (1 if row.name == "usable" else -1)
         known += gap
@@ -154,37 +172,42 @@ def _blocks_of(pool: Pool, log: StartupLog) -> int | None:
     return int(tokens) // pool.block_size
 
 
+def _log_tokens(request: PoolRequest, pool: Pool, log: StartupLog) -> int:
+    """Tokens as the log's version counts them: 0.22 changed that for mixed layers."""
+    tables = len(pool.layout.tables.groups) if isinstance(pool.layout, BlockLayout) else 1
+    if log.version is not None and log.version < TOKENS_BY_CONCURRENCY:
+        return pool.num_blocks // tables * pool.block_size
+    return log_tokens(request, pool)
+
+
 def _block_rows(request: PoolRequest, pool: Pool, log: StartupLog) -> list[MatchRow]:
     kv_gib = log.get("kv_gib")
-    by_theirs = int(kv_gib * GIB) // pool.block_bytes if kv_gib else _blocks_of(pool, log)
+    by_theirs = _blocks_of(pool, log)
+    if kv_gib is not None:
+        by_theirs = max(int(kv_gib * GIB), 0) // pool.block_bytes
     slack = int(_PRINTED_GIB * GIB) // pool.block_bytes + 1
     length = int(log.get("concurrency_length") or request.model_len)
-    concurrency = pool.max_concurrency(length, request.step_tokens)
 
-    def why(theirs: float | None, expected: float | None) -> str:
+    def row(name: str, ours: float, theirs: float | None) -> MatchRow:
         """Say whether our arithmetic on their KV memory gives their figure."""
-        if theirs is None or expected is None:
-            return ""
-        share = slack / max(by_theirs or 1, 1)
+        if theirs is None or by_theirs is None:
+            why = "" if theirs == ours else "the log has neither KV memory nor blocks to compare"
+            return MatchRow(name, "", ours, theirs, why)
+        expected = ours * by_theirs / pool.num_blocks
+        share = slack / max(by_theirs, 1)
         agrees = abs(theirs - expected) <= share * expected + 0.02 * (expected < 1000)
         verdict = "as theirs" if agrees else "not theirs: the blocks differ, see block size and TP"
         shown = f"{expected:,.0f}" if expected >= 1000 else f"{expected:,.2f}"
-        source = "their KV in our blocks" if kv_gib else "their number of blocks"
-        return f"{source} gives {shown}, {verdict}"
+        source = "their number of blocks" if kv_gib is None else "their KV in our blocks"
+        return MatchRow(name, "", ours, theirs, f"{source} gives {shown}, {verdict}")
 
-    def scaled(ours: float) -> float | None:
-        return None if by_theirs is None else ours * by_theirs / pool.num_blocks
-
-    tokens = log_tokens(replace(request, max_model_len=length), pool)
+    at_length = replace(request, max_model_len=length)
     cpu = request.swap_bytes // pool.block_bytes
-    rows = []
-    for name, ours, key in (
-        ("blocks", pool.num_blocks, "gpu_blocks"),
-        ("KV cache tokens", tokens, "kv_tokens"),
-        ("max concurrency", concurrency, "concurrency"),
-    ):
-        theirs = log.get(key)
-        rows.append(MatchRow(name, "", ours, theirs, why(theirs, scaled(ours))))
     cpu_why = f"swap space of {request.swap_bytes / GIB:g} GiB a rank" if cpu else ""
-    rows.insert(1, MatchRow("CPU blocks", "", cpu, log.get("cpu_blocks"), cpu_why))
-    return rows
+    concurrency = pool.max_concurrency(length, request.step_tokens)
+    return [
+        row("blocks", pool.num_blocks, log.get("gpu_blocks")),
+        MatchRow("CPU blocks", "", cpu, log.get("cpu_blocks"), cpu_why),
+        row("KV cache tokens", _log_tokens(at_length, pool, log), log.get("kv_tokens")),
+        row("max concurrency", concurrency, log.get("concurrency")),
+    ]

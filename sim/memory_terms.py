@@ -103,7 +103,8 @@ def memory_terms(request: PoolRequest, *, samples: bool = True) -> tuple[MemoryT
         "non-torch": request.non_torch_bytes,
     }
     weights = request.model.weights_bytes(request.weight_dtype, tp)
-    formula = f"{request.model.num_params:,} parameters / tp {tp}"
+    copies = " and copies" if tp > 1 else ""
+    formula = f"{request.model.num_params:,} parameters / tp {tp}{copies}"
     spent = (
         MemoryTerm("weights", weights, formula),
         activation_peak(request, samples=samples),

@@ -98,8 +98,7 @@ def plan(request: PoolRequest) -> Pool:
     num_blocks = fits if split.fixed_blocks is None else split.fixed_blocks
     needed = split.null_blocks + 1 if split.fixed_blocks is None else split.fixed_blocks
     if fits < needed and request.num_blocks is None:
-        message = _too_small(request, binding, needed)
-        raise PoolTooSmallError(message, binding.terms, binding.kv_bytes)
+        raise PoolTooSmallError(_too_small(request, binding, needed), binding)
     return Pool(
         binding.terms,
         binding.kv_bytes,
@@ -110,7 +109,17 @@ def plan(request: PoolRequest) -> Pool:
         null_blocks=split.null_blocks,
         shares=split.shares,
         binding=binding.index,
-        notes=split.notes,
+        notes=(*_length_note(request), *split.notes),
+    )
+
+
+def _length_note(request: PoolRequest) -> tuple[str, ...]:
+    longest = request.model.max_position
+    if request.model_len <= longest:
+        return ()
+    return (
+        f"max_model_len {request.model_len:,} is above the {longest:,} tokens that"
+        f" {request.model.name} was made for",
     )
 
 

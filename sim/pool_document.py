@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.memory_terms import MemoryTerm, PoolRequest
     from kvsim.sim.models import LayerGroup, ModelSpec
-    from kvsim.sim.pool import Pool
+    from kvsim.sim.pool import Pool, PoolTooSmallError
 
 
 def plan_document(
@@ -62,6 +62,7 @@ def plan_document(
         },
         "max_num_seqs": request.max_num_seqs,
         "max_num_batched_tokens": request.max_num_batched_tokens,
+        "step_tokens": request.step_tokens,
         "max_model_len_that_fits": longest,
         "fits": longest >= length,
         "cpu_blocks": request.swap_bytes // pool.block_bytes,
@@ -70,6 +71,35 @@ def plan_document(
         "ranks": ranks_document(pool) if request.pp > 1 else [],
         "levers": [] if longest >= length else levers_document(request),
         "notes": [*request.model.notices, *pool.notes],
+    }
+
+
+def too_small_document(request: PoolRequest, error: PoolTooSmallError) -> dict[str, Any]:
+    """Figures that hold although no block fits: what is there, what a token and a request need."""
+    share, tp = error.share, request.tp
+    return {
+        "model": request.model.name,
+        "hardware": request.hardware.name,
+        "engine": request.engine,
+        "tp": tp,
+        "pp": request.pp,
+        "max_model_len": request.model_len,
+        "kv_bytes_per_token": bytes_per_token(request, share.model),
+        "kv_bytes_fixed_per_request": share.model.kv_bytes_fixed_per_request(tp),
+        "num_blocks": 0,
+        "block_bytes": share.block_bytes,
+        "pool_tokens": 0,
+        "kv_pool_bytes": share.kv_bytes,
+        "max_concurrency": 0.0,
+        "kv_bytes_per_request": share.model.kv_bytes(request.model_len, request.kv_dtype, tp),
+        "max_model_len_that_fits": 0,
+        "fits": False,
+        "cpu_blocks": request.swap_bytes // share.block_bytes,
+        "weights_bytes": weights_of(request, share.model),
+        "terms": terms_document(share.terms, share.kv_bytes),
+        "levers": levers_document(request),
+        "notes": list(request.model.notices),
+        "error": str(error),
     }
 
 
@@ -103,9 +133,9 @@ def _values(group: LayerGroup, tp: int) -> str:
     """K and V values of one layer and token."""
     if group.kind == "mla":
         return f"{group.head_dim} values"
-    heads = f"{group.num_kv_heads} KV heads"
+    heads = f"{group.num_kv_heads} KV head{'s' * (group.num_kv_heads > 1)}"
     if tp > 1:
-        heads = f"{group.kv_heads_per_rank(tp)} of {group.num_kv_heads} KV heads"
+        heads = f"{group.kv_heads_per_rank(tp)} of {heads}"
     return f"{heads} x ({group.head_dim} + {group.v_head_dim})"
 
 

@@ -70,7 +70,8 @@ def best_lever(request: PoolRequest, rules: Rules) -> str:
     if not found:
         return "No single change frees memory."
     best = found[0]
-    enough = "" if best.enough else ", still not enough"
+    what = "" if request.max_model_len is None else f" for {request.max_model_len:,} tokens"
+    enough = "" if best.enough else f", still not enough{what}"
     return f"Frees most: {best.change} (+{best.freed_bytes / GIB:.2f} GiB a card{enough})"
 
 

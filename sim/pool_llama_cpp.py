@@ -50,6 +50,8 @@ class SlotLayout:
         del length, step_tokens
         return 1
 
+    charged_blocks = blocks_for
+
 
 def split_llama_cpp(request: PoolRequest) -> Split:
     """Slots of each rank; without ``slots`` as many as stay on the card.

@@ -55,6 +55,8 @@ class TokenLayout:
         kept = min(self.window - 1 + step_tokens, length)
         return max(pages, math.ceil(kept * under / over / self.block_size))
 
+    charged_blocks = blocks_for
+
 
 def split_sglang(request: PoolRequest) -> Split:
     """Pages of each rank by SGLang's rule. Raises ``ValueError`` for states, which it splits."""

@@ -32,6 +32,10 @@ class Layout(Protocol):
         """Blocks that a sequence of ``length`` tokens may hold."""
         ...
 
+    def charged_blocks(self, length: int, step_tokens: int = 1) -> int:
+        """Blocks that the engine's log reckons with for such a sequence."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
@@ -102,7 +106,7 @@ class Pool:
         """
         if self._too_long(length):
             return 0.0
-        return self.num_blocks / self.layout.blocks_for(length, step_tokens)
+        return self.num_blocks / self.layout.charged_blocks(length, step_tokens)
 
     def requests_of(self, length: int, step_tokens: int = 1) -> int:
         """Whole requests of ``length`` tokens that the usable blocks hold at once."""
@@ -154,9 +158,8 @@ class Split:
 
 
 class PoolTooSmallError(ValueError):
-    """Nothing, or too little, is left for KV; carries the split that led to it."""
+    """Nothing, or too little, is left for KV; carries the rank on which that is so."""
 
-    def __init__(self, message: str, terms: tuple[MemoryTerm, ...], kv_bytes: int) -> None:
+    def __init__(self, message: str, share: RankShare) -> None:
         super().__init__(message)
-        self.terms = terms
-        self.kv_bytes = kv_bytes
+        self.share = share

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 MAX_LOG_BYTES: Final = 64 << 20
-_NUMBER: Final = r"(-?[\d,]+(?:\.\d+)?)"
+_NUMBER: Final = r"(-?\d[\d,]*(?:\.\d+)?)"
 _LINES: Final = {
     "total_gib": rf"total_gpu_memory\s*\({_NUMBER}\s?GiB\)",
     "utilization": rf"x\s+gpu_memory_utilization\s*\({_NUMBER}\)",

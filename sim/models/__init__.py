@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvsim.sim.models.load import bundled_models, load_model
+from kvsim.sim.models.load import bundled_models, find_bundled, load_model
 from kvsim.sim.models.spec import Experts, LayerGroup, ModelSpec, ParamCount
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "ModelSpec",
     "ParamCount",
     "bundled_models",
+    "find_bundled",
     "load_model",
 ]

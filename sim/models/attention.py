@@ -188,6 +188,11 @@ def latent_params(config: ConfigReader, hidden: int, latent: Latent) -> tuple[in
     return weights, latent.kv_rank + (latent.q_rank or 0)
 
 
+def latent_copied_params(hidden: int, latent: Latent) -> int:
+    """Weights that lead to the latents: too narrow to split, vLLM holds them on every rank."""
+    return hidden * (latent.kv_rank + latent.rope_dim + (latent.q_rank or 0))
+
+
 def latent_shape(latent: Latent) -> KVShape:
     """One latent and rope vector a token, for all heads together."""
     return KVShape("mla", latent.num_heads, 1, latent.kv_rank + latent.rope_dim, 0)

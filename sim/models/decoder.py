@@ -8,6 +8,7 @@ from kvsim.sim.models.attention import (
     attention_params,
     head_notice,
     kv_shape,
+    latent_copied_params,
     latent_params,
     latent_shape,
     layer_kinds,
@@ -111,7 +112,8 @@ def _mixer(config: ConfigReader, family: Family, hidden: int, kind: str, dtype: 
     latent = read_latent(config)
     if latent is not None:
         weights, norms = latent_params(config, hidden, latent)
-        return Layer(latent_shape(latent), weights, 0, norms)
+        copied = latent_copied_params(hidden, latent)
+        return Layer(latent_shape(latent), weights, 0, norms, copied=copied)
     heads = read_heads(config, hidden, kind)
     return Layer(
         shape=kv_shape(config, heads, kind),
@@ -133,6 +135,7 @@ def _join(mixer: Layer, mlp: Mlp, norms: int, stores: bool) -> Layer:
         experts_per_token=mlp.per_token,
         expert_params=mlp.expert_params,
         other=mixer.other,
+        copied=mixer.copied,
     )
 
 

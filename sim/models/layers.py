@@ -36,6 +36,8 @@ class Layer:
     """Parameters of one routed expert."""
     other: int = 0
     """Parameters that are neither matrix products nor norms (state-space constants)."""
+    copied: int = 0
+    """Part of ``attention`` that every tensor-parallel rank holds whole."""
 
 
 def group_layers(layers: list[Layer]) -> tuple[LayerGroup, ...]:
@@ -101,6 +103,7 @@ def count_params(layers: list[Layer], embedding: int, head: int, norms: int) -> 
         norms=norms + sum(layer.norms for layer in layers),
         head=head,
         other=sum(layer.other for layer in layers),
+        copied=sum(layer.copied for layer in layers),
     )
 
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvsim.sim.models.decoder import parse_decoder
 from kvsim.sim.models.falcon import parse_falcon
@@ -42,6 +42,24 @@ def bundled_models() -> tuple[str, ...]:
     """Names of the bundled models, sorted."""
     folder = resources.files("kvsim.sim.models") / "configs"
     return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".json")))
+
+
+def find_bundled(repository: str) -> str | None:
+    """Bundled name of a Hugging Face repository (``org/Name-Instruct`` too), ``None`` if none."""
+    wanted = _plain(repository)
+    for name in bundled_models():
+        source = _entry(name)["source"].partition("/blob/")[0]
+        if wanted in (name, _plain(source)):
+            return name
+    return None
+
+
+def _plain(repository: str) -> str:
+    """Last part of a repository's name without the words that leave the shapes alone."""
+    short = repository.rstrip("/").rsplit("/", 1)[-1].lower()
+    for part in ("meta-", "-instruct", "-chat", "-hf", "-it", "-base"):
+        short = short.replace(part, "")
+    return short
 
 
 def load_model(model: str | Path) -> ModelSpec:
@@ -96,7 +114,13 @@ def text_part(config: ConfigReader) -> tuple[ConfigReader, tuple[str, ...]]:
 
 
 def _load_bundled(name: str) -> ModelSpec:
-    file = resources.files("kvsim.sim.models") / "configs" / f"{name}.json"
-    entry = json.loads(file.read_text(encoding="utf-8"))
+    entry = _entry(name)
     config = ConfigReader(entry["config"], f"bundled model {name}")
     return parse_config(config, name, entry["source"])
+
+
+def _entry(name: str) -> dict[str, Any]:
+    """Read the file of a bundled model: its ``config`` and its ``source``."""
+    file = resources.files("kvsim.sim.models") / "configs" / f"{name}.json"
+    entry: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return entry

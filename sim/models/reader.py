@@ -16,6 +16,9 @@ MAX_SIZE = 10**9
 """Largest value accepted for any size; beyond it a config is garbage, not a model."""
 
 
+_LONGEST_SHOWN = 60
+
+
 class ConfigReader:
     """Typed access to the keys of one config; every error names file, key, value and bound."""
 
@@ -29,24 +32,21 @@ class ConfigReader:
 
     def find(self, *keys: str) -> object | None:
         """Value of the first of ``keys`` that is there and not null."""
-        for key in keys:
-            if self.has(key):
-                return self.values[key]
-        return None
+        return self._first(keys)[1]
 
     def size(self, *keys: str, default: int | None = None, minimum: int = 1) -> int:
         """Whole number under the first of ``keys`` present, at least ``minimum``."""
-        value = self.find(*keys)
+        key, value = self._first(keys)
         if value is None:
             if default is not None:
                 return default
-            raise ValueError(f"{self.where}: {keys[0]!r} is missing{self._near(keys[0])}")
+            raise ValueError(f"{self.where}: {key!r} is missing{self._near(key)}")
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{self.where}: {keys[0]}={value!r} is not a whole number")
+            raise ValueError(f"{self.where}: {key}={_short(value)} is not a whole number")
         if not minimum <= value <= MAX_SIZE:
-            raise ValueError(f"{self.where}: {keys[0]}={value} is not in {minimum}..{MAX_SIZE}")
+            raise ValueError(f"{self.where}: {key}={_short(value)} is not in {minimum}..{MAX_SIZE}")
         return value
 
     def optional_size(self, *keys: str, minimum: int = 1) -> int | None:
@@ -55,20 +55,20 @@ class ConfigReader:
 
     def flag(self, *keys: str, default: bool = False) -> bool:
         """Boolean under the first of ``keys`` present."""
-        value = self.find(*keys)
+        key, value = self._first(keys)
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise ValueError(f"{self.where}: {keys[0]}={value!r} is not true or false")
+            raise ValueError(f"{self.where}: {key}={_short(value)} is not true or false")
         return value
 
     def text(self, *keys: str, default: str = "") -> str:
         """Return the string under the first of ``keys`` present."""
-        value = self.find(*keys)
+        key, value = self._first(keys)
         if value is None:
             return default
         if not isinstance(value, str):
-            raise ValueError(f"{self.where}: {keys[0]}={value!r} is not a string")
+            raise ValueError(f"{self.where}: {key}={_short(value)} is not a string")
         return value
 
     def number(self, key: str, default: float) -> float:
@@ -81,7 +81,7 @@ class ConfigReader:
             or not isinstance(value, int | float)
             or not math.isfinite(value)
         ):
-            raise ValueError(f"{self.where}: {key}={value!r} is not a finite number")
+            raise ValueError(f"{self.where}: {key}={_short(value)} is not a finite number")
         return float(value)
 
     def items(self, key: str) -> list[object] | None:
@@ -90,7 +90,7 @@ class ConfigReader:
         if value is None:
             return None
         if not isinstance(value, list):
-            raise ValueError(f"{self.where}: {key}={value!r} is not a list")
+            raise ValueError(f"{self.where}: {key}={_short(value)} is not a list")
         return list(value)
 
     def section(self, key: str) -> ConfigReader | None:
@@ -102,9 +102,20 @@ class ConfigReader:
             raise ValueError(f"{self.where}: {key} is not an object")
         return ConfigReader(value, f"{self.where}: {key}")
 
+    def _first(self, keys: tuple[str, ...]) -> tuple[str, object | None]:
+        """First of ``keys`` that is there with its value; the first and ``None`` if none is."""
+        key = next((key for key in keys if self.has(key)), keys[0])
+        return key, self.values.get(key)
+
     def _near(self, key: str) -> str:
         near = difflib.get_close_matches(key, [str(k) for k in self.values], n=1)
         return f" (nearest key there: {near[0]!r})" if near else ""
+
+
+def _short(value: object) -> str:
+    """Value as it is written, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def read_config(path: Path) -> ConfigReader:

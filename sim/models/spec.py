@@ -89,6 +89,8 @@ class ParamCount:
     norms: int
     head: int
     other: int = 0
+    copied: int = 0
+    """Part of ``attention`` that every tensor-parallel rank holds whole (the way to latents)."""
 
     @property
     def total(self) -> int:
@@ -194,7 +196,8 @@ class ModelSpec:
 
         The layers' matrices take ``weight_dtype`` (``mxfp4``: the experts only); embeddings, norms,
         head and the rest stay in the model's dtype when ``weight_dtype`` is a quantised one. Norms
-        are copied on every rank, KV projections where ranks outnumber KV heads.
+        and projections to latents are copied on every rank, KV projections where ranks outnumber KV
+        heads.
         """
         chosen = (self.weight_dtype or self.dtype) if weight_dtype == "auto" else weight_dtype
         linear = weight_format(chosen)
@@ -204,14 +207,14 @@ class ModelSpec:
         split = linear.bytes_of(packed) + plain.bytes_of(
             counts.layer_linear - packed + counts.embedding + counts.head + counts.other
         )
-        copies = self._copied_kv_params(tp)
+        copies = self._copied_params(tp)
         return math.ceil(
             Fraction(split, tp) + linear.bytes_of(copies) + plain.bytes_of(counts.norms)
         )
 
-    def _copied_kv_params(self, tp: int) -> int:
-        """KV projection weights a rank holds beyond its even share."""
-        extra = Fraction(0)
+    def _copied_params(self, tp: int) -> int:
+        """Weights of KV and latent projections that a rank holds beyond its even share."""
+        extra = Fraction(self.params.copied * (tp - 1), tp)
         for group in self.groups:
             if group.kind in ("mla", "state"):
                 continue

@@ -52,3 +52,9 @@ def test_sentences_break_between_words_but_not_before_a_unit() -> None:
     lines = wrapped("label", "aaaa bbbb 12 ms cccc", first_width=6, width=18)
     assert lines == ["label aaaa bbbb", "      12 ms cccc"]
     assert wrapped("label", "") == ["label"]
+
+
+def test_cells_that_are_too_long_stay_apart() -> None:
+    assert table([("a", "12,345", "9,999.00 GiB")], first_width=2, width=16) == [
+        "a  12,345 9,999.00 GiB"
+    ]

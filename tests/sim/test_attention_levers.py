@@ -43,6 +43,21 @@ def test_each_lever_has_its_factor() -> None:
     assert cap.requests[131_072] == cap.requests[8192] == own.requests[8192]
 
 
+def test_a_given_number_of_blocks_is_an_amount_of_memory() -> None:
+    rows = {row.name: row.requests for row in lever_rows(replace(LLAMA, num_blocks=257))}
+    assert rows["GQA, 8 KV heads"][2048] == 2  # 257 blocks of 16 tokens, one of them null
+    assert rows["MQA, 1 KV head"][2048] == (257 * 8 - 1) // 128
+    few = {row.name: row.requests for row in lever_rows(replace(LLAMA, num_blocks=5))}
+    assert few["MHA, 32 KV heads"] == dict.fromkeys(LENGTHS, 0)
+
+
+def test_slots_are_as_long_as_the_requests() -> None:
+    rows = {row.name: row.requests for row in lever_rows(replace(LLAMA, engine="llama.cpp"))}
+    assert rows["GQA, 8 KV heads"][131_072] == 3
+    assert rows["GQA, 8 KV heads"][8192] == 63  # 63.85 GiB
+    assert rows["MHA, 32 KV heads"][131_072] == 0
+
+
 def test_reading_a_cache_of_42_gb_at_2_tb_per_second_takes_21_ms() -> None:
     card = replace(H100, bandwidth_bytes_per_s=2e12, total_bytes=400 * GIB)
     request = PoolRequest(load_model("llama-3.1-70b"), card)

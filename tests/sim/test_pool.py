@@ -165,6 +165,19 @@ def test_concurrency_as_the_log_prints_it_and_the_longest_request() -> None:
     assert mixed.layout.blocks_for(longest + 1, 2048) > 9999
 
 
+def test_the_log_charges_a_window_one_block_more_and_a_chunk_none() -> None:
+    layout = block_layout(load_model("gemma-3-27b"), 16)
+    assert layout.blocks_for(8192, 16_384) == 7 * 512
+    assert layout.charged_blocks(8192, 16_384) == 512 + 6 * 513
+    assert layout.charged_blocks(131_072, 8192) == layout.blocks_for(131_072, 8192)
+    pool = plan_pool(load_model("gemma-3-27b"), H100, num_blocks=7180)
+    assert pool.max_concurrency(8192, 16_384) == 2.0
+    chunked = block_layout(load_model("llama-4-scout"), 16)  # 12 full layers, 36 in chunks of 8,192
+    assert chunked.charged_blocks(131_072, 2048) == 8192 + 3 * (8192 + 2048) // 16
+    hybrid = block_layout(load_model("qwen3-next-80b-a3b"), 16)
+    assert hybrid.charged_blocks(545) == hybrid.blocks_for(545) == 2 + 3
+
+
 def test_opt_13b_on_the_papers_card() -> None:
     """SOSP'23: 26 GB of weights and about 12 GB of KV on a 40 GB card."""
     model = load_model("opt-13b")

@@ -1,5 +1,6 @@
 """Start-up logs of five versions: what is read, and ours beside theirs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,12 @@ def test_v0_with_the_profile_line() -> None:
         "concurrency_length": 4096,
         "concurrency": 141.92,
     }
-    found = rows("v0.7-qwen2.5-1.5b-a10g.log", "qwen2.5-1.5b", "a10g")
+    found = rows("v0.7-qwen2.5-1.5b-a10g.log", "qwen2.5-1.5b", "a10g", max_model_len=4096)
     for name in ("weights", "activation peak"):
         assert found[name].ours == pytest.approx(found[name].theirs, abs=0.02), name
     assert found["KV"].ours == pytest.approx(15.52, rel=0.01)
-    assert found["KV"].why == "-0.13: usable -0.06, activation peak +0.01, non-torch -0.08"
+    assert found["activation peak"].ours == pytest.approx(1.40, abs=0.005)  # whole prompts of 4,096
+    assert found["KV"].why == "-0.14: usable -0.06, non-torch -0.08"
     assert found["blocks"].why == "their KV in our blocks gives 36,325, as theirs"
     assert found["CPU blocks"].ours == 9362
     assert found["max concurrency"].why.endswith("as theirs")
@@ -99,6 +101,10 @@ def test_today_sets_graphs_aside_and_charges_windows_for_steps_in_flight() -> No
     found = rows("v0.26-gpt-oss-20b-h100.log", "gpt-oss-20b", "h100-sxm", **options)
     assert found["graphs"].ours == pytest.approx(0.4)
     assert found["KV cache tokens"].why == "their KV in our blocks gives 1,925,941, as theirs"
+    assert "graphs +0.21" in found["KV"].why
+    assert "rest" not in found["KV"].why.replace(
+        "rest (what the log does not print, rounding) -0.01", ""
+    )
     request = PoolRequest(load_model("gpt-oss-20b"), load_hardware("h100-sxm"), **options)
     changed, notes = as_in_log(request, log, seats_given=True)
     assert changed.batches_in_flight == 2
@@ -110,8 +116,36 @@ def test_old_versions_have_fewer_seats_and_no_graphs() -> None:
     request = PoolRequest(load_model("llama-3.1-8b"), load_hardware("h100-sxm"), max_num_seqs=1024)
     changed, notes = as_in_log(request, log, seats_given=False)
     assert (changed.max_num_seqs, changed.graphs_bytes, changed.swap_bytes) == (256, 0, 4 * 2**30)
-    assert len(notes) == 3
+    assert len(notes) == 3  # 131,072 tokens: v0 chunks by itself
     assert as_in_log(request, log, seats_given=True)[0].max_num_seqs == 1024
+    short = replace(request, max_model_len=16_384)
+    assert as_in_log(short, log, seats_given=True)[0].max_num_batched_tokens == 16_384
+    given, _ = as_in_log(short, log, seats_given=True, tokens_given=True)
+    assert given.max_num_batched_tokens == 2048
+
+
+@pytest.mark.parametrize(("version", "tokens"), [("0.11.0", 67_760), ("0.26.0", 415_575)])
+def test_mixed_layers_are_counted_as_the_version_did(version: str, tokens: int) -> None:
+    """Until 0.21 the log printed blocks // tables x 16, far below what fits."""
+    log = parse_startup_log(f"vLLM API server version {version}\nGPU KV cache size: 7 tokens")
+    options: dict[str, Any] = {"num_blocks": 29_645, "max_model_len": 131_072}
+    request = PoolRequest(load_model("gemma-3-27b"), load_hardware("h200"), **options)
+    found = {row.name: row for row in match_log(request, plan(request), log)}
+    assert found["KV cache tokens"].ours == tokens
+
+
+def test_a_log_of_nothing_left_has_its_reasons() -> None:
+    log = parse_startup_log(
+        "Available KV cache memory: 0.00 GiB\nMaximum concurrency for 1 tokens per request: 0.00x"
+    )
+    request = PoolRequest(load_model("llama-3.1-8b"), load_hardware("h100-sxm"))
+    found = match_log(request, plan(request), log)
+    assert all(row.why for row in found if row.ours != row.theirs)
+    assert "gives 0.00, as theirs" in found[-1].why
+    only = parse_startup_log("Maximum concurrency for 9 tokens per request: 5.00x")
+    assert [row.why for row in match_log(request, plan(request), only)] == [
+        "the log has neither KV memory nor blocks to compare"
+    ]
 
 
 def test_the_wrong_model_is_told_by_its_blocks() -> None:
@@ -129,7 +163,9 @@ def test_a_negative_remainder_is_read() -> None:
     assert parse_startup_log(text).values == {"kv_gib": -0.94, "gpu_blocks": 0}
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\xff\x00" * 50, b"GPU KV cache size: many"])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\xff\x00" * 50, b"GPU KV cache size: ,,, tokens"]
+)
 def test_files_without_a_memory_line(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "x.log"
     file.write_bytes(content)
