@@ -18,7 +18,7 @@ from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
-from kvsim.sim.presets import check_known_to_engine
+from kvsim.sim.preset import check_known_to_engine
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig

@@ -7,7 +7,7 @@ import pytest
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.engine_setup import set_up
-from kvsim.sim.presets import load_preset, preset_names, verification
+from kvsim.sim.preset import load_preset, preset_names, verification
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import (
     load_scenario,
