@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.cli.main import build_parser
     from kvsim.sim.hardware import bundled_hardware
     from kvsim.sim.models import bundled_models
-    from kvsim.sim.presets import preset_names
+    from kvsim.sim.preset import preset_names
 
     lists = ((PRESETS, preset_names()), (MODELS, bundled_models()), (HARDWARE, bundled_hardware()))
     functions = [_function(arguments.shell, kind[arguments.shell], names) for kind, names in lists]

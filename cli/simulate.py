@@ -203,7 +203,7 @@ def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
 def _print_table(arguments: argparse.Namespace, result: Run) -> None:
     from kvsim.cli.summary_table import summary_lines
     from kvsim.cli.table import wrapped
-    from kvsim.sim.presets import verification
+    from kvsim.sim.preset import verification
 
     print("\n".join(named_lines(arguments, result.scenario)))
     if (verified := verification(result.scenario)) is not None:

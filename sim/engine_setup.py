@@ -19,7 +19,7 @@ from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
-from kvsim.sim.presets import check_known_to_engine
+from kvsim.sim.preset import check_known_to_engine
 from kvsim.sim.scenario_checks import check_reservation, keys_set_aside
 
 if TYPE_CHECKING:

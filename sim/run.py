@@ -15,7 +15,7 @@ import numpy as np
 
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
-from kvsim.sim.presets import verification
+from kvsim.sim.preset import verification
 from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario

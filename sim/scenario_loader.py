@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from kvsim.sim.presets import load_preset, preset_names
+from kvsim.sim.preset import load_preset, preset_names
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_keys import name_of, rule_of, shown
 
