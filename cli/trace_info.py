@@ -80,7 +80,10 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
         lines += wrapped("arrivals", f"the file does not say {why}")
     else:
         rate = f"{number(arrivals.rate_per_s)}/s over {seconds(arrivals.span_s)}"
-        lines += wrapped("arrivals", f"{rate}, CV of gaps {number(arrivals.gap_cv)}")
+        text = f"{rate}, CV of gaps {number(arrivals.gap_cv)}"
+        if arrivals.requests < statistics.requests:
+            text += f", of the {number(arrivals.requests)} requests that have times of their own"
+        lines += wrapped("arrivals", text)
         dispersion = ", ".join(f"{number(value)} ({s} s)" for s, value in arrivals.iod.items())
         if dispersion:
             lines += wrapped("dispersion (IoD)", dispersion)

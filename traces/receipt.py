@@ -126,7 +126,8 @@ class Receipt:
             chain += "the last may be a partial block; " if self.ids_partial else "full blocks; "
         if self.ids_cover_output:
             return chain + "they cover prompts and answers"
-        return chain + "they cover prompts only: answers without ids are anonymous (never hit)"
+        chain += "they cover prompts only: answers without ids are anonymous (never hit), "
+        return chain + "so hits are a lower bound"
 
 
 def duration(nanoseconds: int) -> str:

@@ -47,12 +47,15 @@ class Arrivals:
 
     Attributes
     ----------
+    requests
+        Those that have times of their own.
     span_s
         From the first arrival to the last.
     iod
         Bin in seconds -> index of dispersion; bins longer than the span are left out.
     """
 
+    requests: int
     span_s: float
     rate_per_s: float | None
     gap_cv: float | None
@@ -65,9 +68,10 @@ class Arrivals:
         times -= times[0]
         span_ns = int(times[-1])
         if not span_ns:
-            return cls(0.0, None, None, {})
+            return cls(len(times), 0.0, None, None, {})
         gaps = np.diff(times)
         return cls(
+            requests=len(times),
             span_s=span_ns / _NS_PER_S,
             rate_per_s=len(times) / (span_ns / _NS_PER_S),
             gap_cv=float(gaps.std() / gaps.mean()),
@@ -127,6 +131,7 @@ def statistics_of(trace: Trace) -> Statistics:
     has_outputs = receipt is None or receipt.has_outputs
     has_times = receipt is None or receipt.has_times
     starts = _session_starts_ns(trace)
+    arrival_ns = trace.arrival_ns if trace.has_time is None else trace.arrival_ns[trace.has_time]
     known = has_times and not (len(starts) > 1 and len(set(starts)) == 1)
     return Statistics(
         rows=receipt.rows_read if receipt is not None else len(trace),
@@ -136,7 +141,7 @@ def statistics_of(trace: Trace) -> Statistics:
         zero_outputs=int(np.count_nonzero(trace.output_tokens == 0)) if has_outputs else 0,
         prompt=Lengths.of(trace.prompt_tokens),
         output=Lengths.of(trace.output_tokens) if has_outputs else None,
-        arrivals=Arrivals.of(trace.arrival_ns) if known else None,
+        arrivals=Arrivals.of(arrival_ns) if known else None,
         sessions=len(starts) or None,
     )
 

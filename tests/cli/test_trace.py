@@ -50,6 +50,12 @@ def test_info_as_json(small: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert document["receipt"]["rows_read"] == 3
 
 
+def test_arrivals_are_of_requests_with_times(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "info", str(DATA / "tracelab.csv")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "of the 2 requests that have times of their own" in text
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl.gz", ".parquet", ".csv.zst"])
 def test_convert_loses_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str

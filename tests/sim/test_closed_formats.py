@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from kvsim.sim import simulate
-from kvsim.sim.recorder import FINISHED, NOT_SENT, REFUSED
+from kvsim.sim.recorder import ABORTED, FINISHED, NOT_SENT, REFUSED
 from kvsim.traces import TraceError, read_trace
 
 if TYPE_CHECKING:
@@ -98,6 +98,18 @@ def test_users_need_no_times(file: str) -> None:
     trace = read_trace(DATA / file, on_bad_row="skip", need_times=False)
     run = simulate(trace, num_users=1)
     assert set(run.engine.recorder.status) == {FINISHED}
+
+
+def test_who_gives_up_is_counted_and_asks_for_nothing_more(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    columns = "arrival_ns,prompt_tokens,output_tokens,timeout_ns,after_request,delay_ns"
+    rows = ["0,100,500,1000000000,,", "0,100,50,,,", "5000000000,700,10,,0,1000"]
+    file.write_text("\n".join([columns, *rows, ""]))
+    opened, closed = simulate(file), simulate(file, closed=True, audit=True)
+    assert list(opened.engine.recorder.status) == [ABORTED, FINISHED, FINISHED]
+    assert list(closed.engine.recorder.status) == [ABORTED, FINISHED, NOT_SENT]
+    counts = cast("dict[str, Any]", closed.summary["requests"])
+    assert (counts["finished"], counts["aborted"], counts["not_sent"]) == (1, 1, 1)
 
 
 def test_public_sessions_open_and_closed(shared: Path) -> None:

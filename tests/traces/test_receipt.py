@@ -35,7 +35,7 @@ def test_lines_of_a_receipt() -> None:
         "          the 3 s grid; --spread-ties spreads them",
         "ids       512 tokens each, scope global; a prefix is the whole chain of ids,",
         "          never an id alone; they cover prompts only: answers without ids are",
-        "          anonymous (never hit)",
+        "          anonymous (never hit), so hits are a lower bound",
         "note      sorted by time: 3 rows were before the row above",
     ]
 
