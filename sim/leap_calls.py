@@ -81,9 +81,12 @@ class LeapCalls(LeapMembers):
 
         A stop token cannot be foreseen: its member is served once more, for nothing.
         """
-        for member in self._pop_ending():
-            flight.ending.append(member)
-            if self._requests.foreseen[member.index]:
+        if self._last_steps and self._last_steps[0][0] < self._v:
+            flight.ending += self._pop_ending()
+        if not flight.ending:
+            return 0
+        for member in flight.ending:
+            if self._requests.foreseen[member.index] and member.decoding:
                 if self._watched:  # it still holds its blocks for this call
                     self._cache.publish(member.holding, self._public(self._v - 1 - member.x))
                 self._leave(member)
@@ -106,7 +109,9 @@ class LeapCalls(LeapMembers):
         """Admit from the head of the queue until something refuses it."""
         waiting, running, cache = self._waiting, self._running, self._cache
         block_size = self._block_size
-        budget = self._budget - self._batch - sum(tokens for _, tokens in items)
+        budget = self._budget - self._batch
+        if items:  # the rest of a prompt
+            budget -= items[0][1]
         while waiting:
             if len(running) >= self._seats:
                 self._cause = "seats"
