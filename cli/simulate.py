@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     trace.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     add_scenario_options(parser.add_argument_group("scenario"))
     add_pool_options(parser)
-    _add_trace_options(parser.add_argument_group("trace"))
+    add_trace_options(parser.add_argument_group("trace"))
     _add_run_options(parser.add_argument_group("run"))
     parser.set_defaults(handler=run)
 
@@ -63,7 +63,8 @@ def add_scenario_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_trace_options(group: argparse._ArgumentGroup) -> None:
+def add_trace_options(group: argparse._ArgumentGroup) -> None:
+    """Declare how the trace is read and replayed; ``kvsim compare`` has the same."""
     add_reading_options(group)
     add_loop_options(group)
     group.add_argument(
@@ -83,10 +84,15 @@ def _add_trace_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--slo", metavar="ttft=2s,tpot=50ms", help="limits that goodput counts by")
     group.add_argument(
         "--out", default=DEFAULT_OUT, metavar="DIR", help=f"run folder (default {DEFAULT_OUT})"
     )
+    add_run_options(group)
+
+
+def add_run_options(group: argparse._ArgumentGroup) -> None:
+    """Declare how to run and what to print; ``kvsim compare`` has the same."""
+    group.add_argument("--slo", metavar="ttft=2s,tpot=50ms", help="limits that goodput counts by")
     group.add_argument("--seed", type=int, default=0, help="seed of whatever is drawn (default 0)")
     group.add_argument("--step", action="store_true", help="run the step-by-step engine")
     group.add_argument("--audit", action="store_true", help="check all invariants at every event")
@@ -96,13 +102,15 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print; the exit code is 130 where Ctrl-C ended the run early."""
     from kvsim.sim.ctrl_c import ctrl_c_delayed
+    from kvsim.sim.engine_setup import set_up
     from kvsim.sim.run_folder import to_json
     from kvsim.sim.run_place import check_run_folder, run_folder_made
 
     folder = Path(arguments.out)
     check_run_folder(folder)
     scenario = scenario_of(arguments)
-    _check_before_reading(scenario, arguments)
+    check_trace_options(arguments)
+    set_up(scenario)
     trace = read_with_options(arguments.trace, arguments)
     with run_folder_made(folder):
         result = _simulated(trace, scenario, arguments)
@@ -115,9 +123,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if result.engine.partial else 0
 
 
-def _check_before_reading(scenario: Scenario, arguments: argparse.Namespace) -> None:
+def check_trace_options(arguments: argparse.Namespace) -> None:
     """Refuse at once what needs no trace to be refused: a large one takes minutes to read."""
-    from kvsim.sim.engine_setup import set_up
     from kvsim.traces.closed_loop import ThinkRule
     from kvsim.traces.max_tokens import MaxTokensRule
     from kvsim.traces.rate_scale import parse_rate_scale
@@ -127,7 +134,6 @@ def _check_before_reading(scenario: Scenario, arguments: argparse.Namespace) -> 
     MaxTokensRule.parse(arguments.assume_max_tokens)
     if arguments.think_time is not None:
         ThinkRule.parse(arguments.think_time)
-    set_up(scenario)
 
 
 def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) -> Run:
@@ -154,9 +160,15 @@ def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) 
 def scenario_of(arguments: argparse.Namespace) -> Scenario:
     """Scenario of the options: file or preset, then the named options, then ``--set``."""
     from kvsim.sim.scenario import DEFAULT_PRESET
-    from kvsim.sim.scenario_loader import load_scenario, parse_settings
+    from kvsim.sim.scenario_loader import load_scenario
 
-    scenario = load_scenario(arguments.scenario or DEFAULT_PRESET)
+    return with_options(load_scenario(arguments.scenario or DEFAULT_PRESET), arguments)
+
+
+def with_options(scenario: Scenario, arguments: argparse.Namespace) -> Scenario:
+    """Scenario changed by the named options, then by ``--set``."""
+    from kvsim.sim.scenario_loader import parse_settings
+
     names = {"model.name": arguments.model, "hardware.name": arguments.hardware}
     values: dict[str, object] = {path: name for path, name in names.items() if name is not None}
     values |= pool_values(arguments) | _slo_values(arguments.slo)

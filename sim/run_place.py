@@ -8,11 +8,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
 MANIFEST: Final = "manifest.json"
 SCHEMA: Final = "kvsim.manifest/1"
+COMPARISON: Final = "comparison.json"
 FILES: Final = ("requests.parquet", "series.parquet", "summary.json", "report.html", MANIFEST)
 
 
@@ -36,6 +37,37 @@ def check_run_folder(folder: Path) -> None:
     ValueError
         With the folder's name and the remedy.
     """
+    _check_place(folder)
+    if not folder.exists():
+        return
+    foreign = (folder / MANIFEST).exists() or any(p.name not in _OURS for p in folder.iterdir())
+    if foreign and not _has_schema(folder / MANIFEST, SCHEMA):
+        raise ValueError(
+            f"{folder} exists and is not a run of kvsim; choose another folder or empty it"
+        )
+
+
+def check_comparison_folder(folder: Path, schema: str) -> None:
+    """Refuse a place that cannot be written, or holds anything but a comparison of ``schema``.
+
+    Raises
+    ------
+    ValueError
+        With the folder's name and the remedy.
+    """
+    _check_place(folder)
+    if not folder.exists():
+        return
+    file = folder / COMPARISON
+    ours = {COMPARISON, draft_name(COMPARISON)}
+    foreign = any(path.name not in ours for path in folder.iterdir())
+    if foreign or (file.exists() and not _has_schema(file, schema)):
+        raise ValueError(
+            f"{folder} exists and is not a comparison of kvsim; choose another folder or empty it"
+        )
+
+
+def _check_place(folder: Path) -> None:
     nearest = folder
     while not nearest.exists():
         if nearest.is_symlink():
@@ -49,27 +81,22 @@ def check_run_folder(folder: Path) -> None:
         raise ValueError(f"{nearest} is a file{where}; --out needs a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise ValueError(f"{nearest} may not be written; choose another folder for --out")
-    if nearest != folder:
-        return
-    foreign = (folder / MANIFEST).exists() or any(p.name not in _OURS for p in folder.iterdir())
-    if foreign and not _is_run(folder):
-        raise ValueError(
-            f"{folder} exists and is not a run of kvsim; choose another folder or empty it"
-        )
 
 
 @contextmanager
-def run_folder_made(folder: Path) -> Generator[None]:
+def run_folder_made(
+    folder: Path, check: Callable[[Path], None] = check_run_folder
+) -> Generator[None]:
     """Make a run folder for the block that simulates; taken away again where it stays empty.
 
     Raises
     ------
     ValueError
-        As :func:`check_run_folder`.
+        As ``check``.
     OSError
         Where the folder cannot be made.
     """
-    check_run_folder(folder)
+    check(folder)
     absent = [path for path in (folder, *folder.parents) if not path.exists()]
     with naming_folder(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,9 +118,9 @@ def naming_folder(folder: Path) -> Generator[None]:
         raise OSError(error.errno, text) from error
 
 
-def _is_run(folder: Path) -> bool:
+def _has_schema(file: Path, schema: str) -> bool:
     try:
-        document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(document, dict) and document.get("schema") == SCHEMA
+    return isinstance(document, dict) and document.get("schema") == schema

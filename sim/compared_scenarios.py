@@ -1,0 +1,114 @@
+"""The scenarios of a comparison: presets and aliases, varied keys, equal memory for KV."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Final
+
+from kvsim.sim.engine_setup import set_up
+from kvsim.sim.preset import preset_names
+from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
+from kvsim.sim.scenario_loader import load_scenario, parse_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ALIASES: Final[dict[str, dict[str, object]]] = {
+    "paged": {"engine.enable_prefix_caching": False},
+    "prefix": {},
+}
+"""Names for ``DEFAULT_PRESET`` with a few keys changed."""
+
+
+def allocator_scenarios(text: str) -> dict[str, Scenario]:
+    """Scenarios of ``--allocators``, by name.
+
+    Raises
+    ------
+    ValueError
+        On a name that is neither a preset nor an alias, or one given twice.
+    """
+    scenarios: dict[str, Scenario] = {}
+    for name in (part.strip() for part in text.split(",")):
+        if name in scenarios:
+            raise ValueError(f"--allocators names {name!r} twice")
+        scenarios[name] = _scenario_of(name)
+    return scenarios
+
+
+def _scenario_of(name: str) -> Scenario:
+    if name == "radix":
+        raise ValueError("--allocators: radix is verified by logs, not yet in a timed engine")
+    if name in ALIASES:
+        return load_scenario(DEFAULT_PRESET).with_values(ALIASES[name])
+    if name not in preset_names():
+        raise ValueError(
+            f"--allocators: {name!r} is unknown; allowed are {', '.join(ALIASES)} and the presets "
+            f"{', '.join(preset_names())}"
+        )
+    return load_scenario(name)
+
+
+def varied_values(texts: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Cartesian product of ``key=a,b,c`` texts: the values of each combination, by its name.
+
+    Raises
+    ------
+    ValueError
+        On a text of another form, or a key or value given twice.
+    """
+    axes: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        choices = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]
+        if not equals or "." not in key or not all(choices):
+            raise ValueError(f"--vary {text!r} is not of the form table.key=a,b,c")
+        if key.strip() in axes or len(set(choices)) < len(choices):
+            raise ValueError(f"--vary {text!r} names a key or a value twice")
+        axes[key.strip()] = choices
+    combinations = {}
+    for chosen in itertools.product(*axes.values()):
+        settings = [f"{key}={value}" for key, value in zip(axes, chosen, strict=True)]
+        combinations[", ".join(settings)] = parse_settings(settings)
+    return combinations
+
+
+def compared(
+    bases: Mapping[str, Scenario], combinations: Mapping[str, Mapping[str, object]]
+) -> dict[str, Scenario]:
+    """Scenarios of all bases under all combinations; bases of one combination share a pool size.
+
+    Raises
+    ------
+    ValueError
+        Where a scenario cannot be set up; it is named.
+    """
+    scenarios: dict[str, Scenario] = {}
+    for combination, values in combinations.items():
+        group = {
+            ", ".join(filter(None, (base, combination))): scenario.with_values(values)
+            for base, scenario in bases.items()
+        }
+        scenarios |= with_equal_memory(group)
+    for name, scenario in scenarios.items():
+        _pool_bytes(name, scenario)
+    return scenarios
+
+
+def with_equal_memory(scenarios: Mapping[str, Scenario]) -> dict[str, Scenario]:
+    """Give all scenarios the KV bytes that the first one with block tables has, else the first."""
+    if len(scenarios) < 2:
+        return dict(scenarios)
+    paged = [name for name, one in scenarios.items() if one.allocator.kind == "paged"]
+    name = (paged or list(scenarios))[0]
+    size = f"{_pool_bytes(name, scenarios[name])}B"
+    values = {"engine.num_gpu_blocks_override": "none", "engine.kv_memory": size}
+    return {name: scenario.with_values(values) for name, scenario in scenarios.items()}
+
+
+def _pool_bytes(name: str, scenario: Scenario) -> int:
+    try:
+        return set_up(scenario).pool.pool_bytes
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}" if name else str(error)) from None

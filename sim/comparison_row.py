@@ -1,0 +1,87 @@
+"""What a comparison keeps of one run: shares of KV memory, a few metrics, the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvsim.sim import memory_shares
+from kvsim.sim.phases import Windows
+from kvsim.sim.scenario_loader import scenario_to_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvsim.sim.run import Run
+
+Shares = dict[str, float] | None
+"""Fractions that add up to 1; ``None`` where no time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One scenario's result; ``views`` are over the time in which requests waited."""
+
+    name: str
+    scenario: dict[str, object]
+    kv_bytes_share: dict[str, Shares]
+    views: dict[str, Shares]
+    metrics: dict[str, Any]
+    verdict: dict[str, Any]
+    notes: list[str]
+
+    def to_json(self) -> dict[str, object]:
+        """Plain dict of all fields."""
+        return asdict(self)
+
+
+def row_of(name: str, run: Run) -> Row:
+    """Row of a finished run."""
+    recorder, pool = run.engine.recorder, run.setup.pool
+    parts = {
+        "all_time": memory_shares.all_time(recorder, pool),
+        "while_waiting": memory_shares.while_waiting(recorder, pool),
+    }
+    waiting = parts["while_waiting"]
+    summary: dict[str, Any] = run.summary
+    return Row(
+        name=name,
+        scenario=scenario_to_dict(run.scenario),
+        kv_bytes_share={window: _fractions(part) for window, part in parts.items()},
+        views={
+            view: _fractions(memory_shares.states(waiting, view)) for view in memory_shares.VIEWS
+        },
+        metrics=_metrics(summary, run),
+        verdict=summary["verdict"],
+        notes=summary["notes"],
+    )
+
+
+def _fractions(parts: Mapping[str, int]) -> Shares:
+    total = sum(parts.values())
+    return {name: value / total for name, value in parts.items()} if total else None
+
+
+def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """Numbers of the summary that are compared, flat; ``None`` where undefined."""
+    windows = Windows.of(run.engine.recorder)
+    steady, goodput = summary["phases"]["steady"], summary["goodput"]
+    latencies = {
+        f"{name}_{statistic}": summary["latency"][name][statistic]
+        for name in ("ttft_s", "tpot_s", "e2e_s")
+        for statistic in ("mean", "p50", "p99")
+    }
+    counts = {name: summary["requests"][name] for name in ("finished", "refused", "unfinished")}
+    return {
+        "pool_bytes": run.setup.pool.pool_bytes,
+        **counts,
+        "mean_running": windows.mean_between(windows.running, 0, run.engine.recorder.end_ps),
+        "peak_running": float(windows.running.max(initial=0)),
+        "steady_requests_per_s": steady["requests_per_s"],
+        "requests_per_s": summary["throughput"]["requests_per_s"],
+        "output_tokens_per_s": summary["throughput"]["output_tokens_per_s"],
+        **latencies,
+        "goodput_requests_per_s": None if goodput is None else goodput["requests_per_s"],
+        "preemptions": summary["preemptions"]["count"],
+        "hit_percent": summary["cache"]["hit_percent"],
+    }

@@ -1,0 +1,146 @@
+"""``kvsim compare`` end to end on the first requests of the bundled trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvsim.cli.main import main
+from kvsim.cli.progress import Progress
+from kvsim.traces import bundled_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TRACE = str(bundled_path("chat-2k"))
+FEW = (TRACE, "--limit", "60", "--kv-memory", "2GiB", "--max-model-len", "4096", "--jobs", "1")
+BUSY = (*FEW, "--rate-scale", "30", "--slo", "ttft=2s")
+ALLOCATORS = ("--allocators", "orca-max,orca-pow2,orca-oracle,paged,prefix")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_table_fits_80_columns(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["compare", *BUSY, *ALLOCATORS, "--vary", "engine.max_num_seqs=64,128"]) == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert out.count("KV while waiting") == 4, "10 scenarios, 3 a block"
+    for word in ("token", "free", "peak running", "TPOT p99", "goodput", "hit rate", "verdict"):
+        assert word in out
+    assert list(tmp_path.iterdir()) == [], "no file without --out"
+
+
+def test_the_best_of_a_row_has_a_star(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *BUSY, *ALLOCATORS]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (hits,) = [line for line in lines if line.startswith("hit rate")]
+    assert hits.endswith("*")
+    assert hits.count("*") == 1
+    (finished,) = [line for line in lines if line.startswith("finished")]
+    assert "*" not in finished
+    (refused,) = [line for line in lines if line.startswith("refused")]
+    assert "*" not in refused, "all alike"
+
+
+def test_json_is_one_document_and_the_same_bytes_each_time(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    printed = []
+    for name in ("a", "b", "a"):
+        options = ("--allocators", "paged,prefix", "--json", "--out", name)
+        assert main(["compare", *BUSY, *options]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] == printed[2]
+    assert [row["name"] for row in json.loads(printed[0])["rows"]] == ["paged", "prefix"]
+    for name in ("a", "b"):
+        (file,) = (tmp_path / name).iterdir()
+        assert file.name == "comparison.json"
+        assert file.read_text("utf-8") == printed[0]
+
+
+def test_varied_keys_stand_on_the_scenario_of_the_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ("--scenario", "vllm-0.12", "--vary", "engine.block_size=16,32")
+    assert main(["compare", *FEW, *options, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["name"] for row in rows] == ["engine.block_size=16", "engine.block_size=32"]
+    assert {row["scenario"]["preset"] for row in rows} == {"vllm-0.12"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "there is nothing to compare: give --allocators, --vary or both"),
+        (("--allocators", "radix"), "radix is verified by logs, not yet in a timed engine"),
+        (("--allocators", "x"), "'x' is unknown"),
+        (("--allocators", "paged", "--scenario", "vllm-0.8"), "both name scenarios"),
+        (("--allocators", "paged", "--jobs", "0"), "--jobs is 0; it must be at least 1"),
+        (("--allocators", "paged", "--seed", "-1"), "--seed is -1"),
+        (("--allocators", "paged", "--out", "full"), "full exists and is not a comparison"),
+    ],
+)
+def test_errors_are_one_sentence(
+    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    assert main(["compare", *FEW, *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_ctrl_c_leaves_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press_ctrl_c(_self: Progress, _done: int, _total: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "__call__", press_ctrl_c)
+    assert main(["compare", *FEW, "--allocators", "paged,prefix", "--out", "x"]) == 130
+    assert capsys.readouterr().out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_the_processes(tmp_path: Path) -> None:
+    options = (TRACE, "--allocators", "paged,prefix", "--jobs", "2", "--step", "--out", "x")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "kvsim.cli", "compare", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not (tmp_path / "x").exists() and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "kvsim: stopped"
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+    assert _gone(process.pid)
+
+
+def _gone(group: int) -> bool:
+    """Whether a process group ends in time; the system may take a moment to bury its dead."""
+    for _ in range(300):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,139 @@
+"""One trace under several scenarios: order, shares, equal memory, equal results, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvsim.sim import comparison
+from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
+from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.engine_setup import set_up
+from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES
+from kvsim.traces import bundled_path, read_trace
+
+if TYPE_CHECKING:
+    from kvsim.sim.scenario import Scenario
+
+ALL = "orca-max,orca-pow2,orca-oracle,paged,prefix"
+NONE: dict[str, dict[str, object]] = {"": {}}
+OPTIONS: dict[str, Any] = {"rate_scale": 30}
+
+
+def scenarios(allocators: str = ALL, *vary: str) -> dict[str, Scenario]:
+    small = {"engine.kv_memory": "2GiB", "engine.max_model_len": 4096}
+    bases = {name: one.with_values(small) for name, one in allocator_scenarios(allocators).items()}
+    return compared(bases, varied_values(vary))
+
+
+@pytest.fixture(scope="module")
+def result() -> Comparison:
+    trace = read_trace(bundled_path("chat-2k"), limit=120)
+    return compare(trace, scenarios(), jobs=1, **OPTIONS)
+
+
+def test_paged_memory_holds_more_tokens_than_any_reservation(result: Comparison) -> None:
+    assert [row.name for row in result.rows] == ALL.split(",")
+    shares = [row.views["six"] for row in result.rows[:4]]
+    tokens = [share["token"] for share in shares if share is not None]
+    assert len(tokens) == 4
+    assert tokens == sorted(tokens)
+    assert len(set(tokens)) == 4
+
+
+def test_shares_add_up_to_1(result: Comparison) -> None:
+    for row in result.rows:
+        for share in (*row.kv_bytes_share.values(), *row.views.values()):
+            assert share is not None
+            assert sum(share.values()) == pytest.approx(1, abs=1e-12)
+
+
+def test_the_document_has_its_schema(result: Comparison) -> None:
+    document = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert document["schema"] == "kvsim.comparison/1"
+    for row in document["rows"]:
+        assert set(row["kv_bytes_share"]) == {"all_time", "while_waiting"}
+        assert all(set(share) == set(PRIMITIVES) for share in row["kv_bytes_share"].values())
+        assert set(row["views"]["six"]) == set(STATES)
+        assert set(row["views"]["sosp23"]) == set(SOSP23)
+        assert row["verdict"]["kind"] in {"stable", "overloaded", "too short"}
+        assert row["metrics"]["finished"] == 120
+        assert row["scenario"]["engine"]["max_model_len"] == 4096
+
+
+def test_shares_of_no_time_are_none() -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=3)
+    row = compare(trace, scenarios("paged"), jobs=1).rows[0]
+    assert row.kv_bytes_share["while_waiting"] is None
+    assert row.views == {"six": None, "sosp23": None}
+
+
+def test_processes_change_nothing(result: Comparison) -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=120)
+    seen: list[tuple[int, int]] = []
+    again = compare(
+        trace, scenarios(), jobs=2, on_progress=lambda *done: seen.append(done), **OPTIONS
+    )
+    assert json.dumps(again.to_json()) == json.dumps(result.to_json())
+    assert seen == [(done, 5) for done in range(1, 6)]
+
+
+def test_all_allocators_get_the_same_bytes() -> None:
+    bases = {
+        name: one.with_values({"engine.num_gpu_blocks_override": 1000})
+        for name, one in allocator_scenarios("orca-oracle,prefix").items()
+    }
+    setups = [set_up(scenario) for scenario in compared(bases, NONE).values()]
+    assert len({setup.pool.pool_bytes for setup in setups}) == 1
+    assert [setup.pool.num_blocks for setup in setups] == [16_000, 1000]
+    planned = compared(allocator_scenarios("orca-oracle,paged,vllm-0.8"), NONE)
+    assert len({set_up(scenario).pool.pool_bytes for scenario in planned.values()}) == 1
+
+
+def test_varied_keys_multiply() -> None:
+    made = scenarios("paged,prefix", "engine.block_size=16,32", "engine.max_num_seqs=8,9")
+    assert len(made) == 8
+    scenario = made["prefix, engine.block_size=32, engine.max_num_seqs=9"]
+    assert (scenario.engine.block_size, scenario.engine.max_num_seqs) == (32, 9)
+    sizes = scenarios("orca-oracle,paged", "engine.kv_memory=2GiB,3GiB")
+    pools = [set_up(one).pool.pool_bytes / 2**30 for one in sizes.values()]
+    assert pools == [2, 2, 3, 3]
+    assert varied_values([]) == NONE
+    lists = varied_values(["engine.kv_groups=[1, 2],[3]"])
+    assert [values["engine.kv_groups"] for values in lists.values()] == [[1, 2], [3]]
+
+
+@pytest.mark.parametrize(
+    ("allocators", "vary", "message"),
+    [
+        ("paged,radix", "", "radix is verified by logs, not yet in a timed engine"),
+        ("paged,lisp", "", "'lisp' is unknown; allowed are paged, prefix and the presets orca-max"),
+        ("paged,paged", "", "names 'paged' twice"),
+        ("paged", "engine.block_size", "not of the form table.key=a,b,c"),
+        ("paged", "engine.block_size=16,,8", "not of the form table.key=a,b,c"),
+        ("paged", "engine.block_size=16,16", "names a key or a value twice"),
+        ("paged", "engine.blok_size=16", "unknown key engine.blok_size"),
+        ("orca-max,paged", "engine.max_num_batched_tokens=4096", "^orca-max, engine.*no token"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(allocators: str, vary: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        scenarios(allocators, *filter(None, [vary]))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_fault_of_a_run_names_its_scenario(jobs: int) -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=5)
+    with pytest.raises(ValueError, match=r"^paged: --users is 0"):
+        compare(trace, scenarios("paged,prefix"), jobs=jobs, num_users=0)
+
+
+def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_start", os._exit)
+    monkeypatch.setattr(comparison, "_task", len)
+    trace = read_trace(bundled_path("chat-2k"), limit=5)
+    with pytest.raises(OSError, match="a process that simulated was killed"):
+        compare(trace, scenarios("paged,prefix"), jobs=2)
