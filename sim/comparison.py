@@ -15,6 +15,7 @@ from multiprocessing import active_children, get_context
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from kvsim.sim.comparison_row import Row, row_of
+from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.run import simulate
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def _in_processes(
     before = set(active_children())
     with ProcessPoolExecutor(jobs, get_context("spawn"), _start, (trace, options)) as pool:
         try:
-            with _ctrl_c_held_back():  # new processes inherit it: Ctrl-C is for this one alone
+            # new processes inherit the mask: Ctrl-C is for this one alone, once all have started
+            with ctrl_c_delayed(), _ctrl_c_held_back():
                 runs = [pool.submit(_task, name, scenario) for name, scenario in scenarios.items()]
             for run in as_completed(runs):
                 row = run.result()

@@ -114,7 +114,8 @@ def test_ctrl_c_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_ends_the_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("delay_s", [0.02, 0.05, 0.5])
+def test_ctrl_c_ends_the_processes(delay_s: float, tmp_path: Path) -> None:
     options = (TRACE, "--allocators", "paged,prefix", "--jobs", "2", "--step", "--out", "x")
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "kvsim.cli", "compare", *options],
@@ -125,7 +126,7 @@ def test_ctrl_c_ends_the_processes(tmp_path: Path) -> None:
     )
     while not (tmp_path / "x").exists() and process.poll() is None:
         time.sleep(0.01)
-    time.sleep(0.5)
+    time.sleep(delay_s)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
