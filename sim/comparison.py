@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from kvsim.sim.comparison_row import Row, row_of
 from kvsim.sim.ctrl_c import ctrl_c_delayed
+from kvsim.sim.engine_setup import set_up
 from kvsim.sim.run import simulate
+from kvsim.traces.prefix import shared_prefix_is_lower_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -100,11 +102,27 @@ def compare(
         "think_time": think_time,
         "num_users": num_users,
     }
+    _check_block_sizes(trace, scenarios)
     jobs = min(jobs or os.cpu_count() or 1, len(scenarios))
     told = on_progress or (lambda _done, _total: None)
     run_all = _in_this_process if jobs <= 1 else _in_processes
     rows = run_all(trace, scenarios, options, jobs, told)
     return Comparison(trace.name, trace.sha256, len(trace), tuple(rows[name] for name in scenarios))
+
+
+def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
+    """Refuse a sweep of block sizes that the trace's ids are too coarse to tell apart."""
+    if trace.prefix is None:
+        return
+    configs = [set_up(scenario).config for scenario in scenarios.values()]
+    sizes = sorted({config.block_size for config in configs if config.enable_prefix_caching})
+    named = trace.prefix.block_size
+    if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
+        raise ValueError(
+            f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its ids "
+            f"name {named} tokens, so below {named} a hit rate says nothing of the block size; "
+            f"take multiples of {named}, or one size"
+        )
 
 
 def _in_this_process(

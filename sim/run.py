@@ -21,6 +21,7 @@ from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
 from kvsim.traces.answers import parents_of
+from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Run:
         notes = []
         prefix, config = self.trace.prefix, self.setup.config
         named = prefix.block_size if prefix is not None and config.enable_prefix_caching else 0
-        if named > config.block_size:
+        if shared_prefix_is_lower_bound(named, config.block_size):
             notes.append(
                 f"hit rates are lower bounds: the trace names prefixes of {named} tokens, blocks "
                 f"hold {config.block_size}"

@@ -8,16 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kvsim.cli.main import main
 from kvsim.cli.progress import Progress
 from kvsim.traces import bundled_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRACE = str(bundled_path("chat-2k"))
 FEW = (TRACE, "--limit", "60", "--kv-memory", "2GiB", "--max-model-len", "4096", "--jobs", "1")
@@ -145,3 +142,14 @@ def _gone(group: int) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def test_block_sizes_are_not_swept_below_what_the_ids_tell(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mooncake = str(Path(__file__).parents[1] / "data" / "mooncake.jsonl")
+    sweep = ("compare", mooncake, "--jobs", "1", "--vary")
+    assert main([*sweep, "engine.block_size=16,32"]) == 2
+    assert "its ids name 512 tokens" in capsys.readouterr().err.splitlines()[-1]
+    assert main([*sweep, "engine.block_size=512,1024"]) == 0
+    assert main([*sweep, "engine.max_num_seqs=4,8"]) == 0, "one size is a stated lower bound"
