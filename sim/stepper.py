@@ -27,6 +27,7 @@ from kvsim.policies.context import PolicyContext
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
+from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep
@@ -96,7 +97,7 @@ class Stepper:
         self.config = config
         self.recorder = recorder
         self.num_audited = 0
-        context = PolicyContext(config, truth=requests)
+        context = PolicyContext(config, cost=StepWorkCost(cost, config), truth=requests)
         self.state = SchedulerState(
             context,
             make_allocator(context),
