@@ -80,6 +80,7 @@ class Run:
             self.setup.pool,
             self.scenario.slo,
             cost_source=self.setup.cost.name,
+            predictor=self.setup.config.predictor,
         )
 
     def _trace_notes(self) -> list[str]:
@@ -216,6 +217,7 @@ def simulate(
         setup.config,
         setup.cost,
         max_tokens=told_max_tokens(trace, assume_max_tokens, setup.config.max_model_len),
+        seed=seed,
         step=step,
         audit=audit,
         on_progress=on_progress,
