@@ -38,7 +38,10 @@ class SchedulerConfig:
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     policy: str = "fcfs"
-    """Queue order, by name."""
+    """Queue order, by name; what follows are the parameters of some of them."""
+    queue_ageing: float = 0.0
+    queue_lpm_max_waiting: int | None = 128
+    queue_quantum: int = 2048
     predictor: str = "none"
     """Length predictor, by name; what follows are the parameters of some of them."""
     predictor_error: float = 0.5

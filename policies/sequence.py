@@ -41,6 +41,7 @@ class Sequence:
         "owed",
         "priority",
         "prompt_tokens",
+        "user",
     )
 
     def __init__(
@@ -52,6 +53,7 @@ class Sequence:
         max_tokens: int,
         priority: int,
         public_keys: SequenceOf[Hashable],
+        user: str = "",
     ) -> None:
         self.index = index
         self.name = name
@@ -71,6 +73,7 @@ class Sequence:
         self.last_token_stint = -1
         self.junction_blocks = 0
         self._public_keys = public_keys
+        self.user = user
 
     def block_key(self, block: int, block_size: int) -> Hashable:
         """Key of full block ``block``; its tokens must be known."""

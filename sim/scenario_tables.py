@@ -159,9 +159,16 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """``[queue]``: order of the waiting requests."""
+    """``[queue]``: order of the waiting requests.
+
+    ``ageing`` (seconds of work less a second waited) belongs to ``sjf``, ``lpm_max_waiting`` (first
+    come first while more wait) to ``longest-prefix-match``, ``quantum`` (tokens) to ``fair``.
+    """
 
     policy: str = key("fcfs", policy(QUEUE_ORDERS))
+    ageing: float = key(0.0, number(0))
+    lpm_max_waiting: int | None = key(128, whole(0, optional=True))
+    quantum: int = key(2048, whole(1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,9 +102,13 @@ class Stepper:
         context = PolicyContext(config, cost=StepWorkCost(cost, config), seed=seed, truth=requests)
         self._predictor = build(PREDICTORS.find(config.predictor), context)
         context = replace(context, predictor=self._predictor)
+        allocator = make_allocator(context)
+        context = replace(
+            context, cached_tokens=lambda sequence: allocator.find_hit(sequence).tokens
+        )
         self.state = SchedulerState(
             replace(context, truth=None),
-            make_allocator(context),
+            allocator,
             build(QUEUE_ORDERS.find(config.policy), context),
             VICTIMS.find("lowest-priority" if config.policy == "priority" else "last"),
         )

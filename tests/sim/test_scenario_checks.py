@@ -114,3 +114,21 @@ def test_exact_placement_holds_a_model_length_that_buddies_do_not() -> None:
     values = SMALL | CONTIGUOUS | {"engine.max_model_len": 8193, "allocator.placement": "first-fit"}
     config = set_up(Scenario().with_values(values)).config
     assert (config.max_model_len, config.kv_groups) == (8193, (KVGroup(),))
+
+
+def test_shortest_job_first_needs_a_predictor() -> None:
+    sjf: dict[str, object] = {"queue.policy": "sjf"}
+    with pytest.raises(ValueError, match="'sjf' needs predicted lengths"):
+        set_up(Scenario().with_values(sjf))
+    set_up(Scenario().with_values(sjf | {"predictor.kind": "quantile"}))
+
+
+@pytest.mark.parametrize("session", [None, ["", ""]])
+def test_fair_needs_a_trace_that_tells_users_apart(session: list[str] | None) -> None:
+    trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([5, 7]))
+    trace.session = session
+    fair = Scenario().with_values({"queue.policy": "fair"})
+    with pytest.raises(ValueError, match="among users, the sessions of a trace: two has none"):
+        simulate(trace, fair)
+    trace.session = ["", "ann"]
+    assert simulate(trace, fair).engine.reason == 'policy "fair" breaks the order of admission'
