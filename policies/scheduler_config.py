@@ -51,6 +51,8 @@ class SchedulerConfig:
     predictor_prior: int = 512
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
+    reserve_predicted_output: bool = False
+    """Admission keeps room for the predicted rest of all answers that run."""
     async_scheduling: bool = False
     prefix_cache_retention_interval: int | None = None
     """``None``: every full block of a window group gets a key; 0: only those a resume needs."""

@@ -158,6 +158,7 @@ class Scenario:
             predictor_prior=self.predictor.prior,
             watermark=batching.watermark,
             scheduler_reserve_full_isl=batching.scheduler_reserve_full_isl,
+            reserve_predicted_output=batching.reserve_predicted_output,
             async_scheduling=async_scheduling if switch is None else switch,
             prefix_cache_retention_interval=self.retention.prefix_cache_retention_interval,
             kv_groups=groups,

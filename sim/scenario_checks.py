@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
+_PREDICTED_ROOM = ("mixed-running-first", "iteration-level")
 _ITERATION_LEVEL = "batching.policy = 'iteration-level'"
 
 
@@ -28,8 +29,7 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
         With the two keys that contradict each other.
     """
     engine, batching = scenario.engine, scenario.batching
-    if scenario.queue.policy == "sjf" and scenario.predictor.kind == "none":
-        require_prediction(NoPrediction(), "queue.policy = 'sjf'")
+    _check_predictions(scenario, groups)
     if scenario.allocator.kind == "contiguous":
         if scenario.allocator.prefix == "hash":
             raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be 'hash'")
@@ -59,6 +59,31 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
                 f"{_ITERATION_LEVEL} has no chunks: batching.long_prefill_token_threshold "
                 f"(={batching.long_prefill_token_threshold}) belongs to another policy"
             )
+
+
+def _check_predictions(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
+    reserve = "batching.reserve_predicted_output"
+    if scenario.predictor.kind == NoPrediction.name:
+        if scenario.queue.policy == "sjf":
+            require_prediction(NoPrediction(), "queue.policy = 'sjf'")
+        if scenario.batching.reserve_predicted_output:
+            require_prediction(NoPrediction(), reserve)
+    if not scenario.batching.reserve_predicted_output:
+        return
+    if scenario.allocator.kind == "contiguous":
+        raise ValueError(
+            f"{_CONTIGUOUS} reserves by allocator.reservation: {reserve} belongs to block tables"
+        )
+    if len(groups) > 1 or groups[0].sliding_window is not None:
+        raise ValueError(
+            f"{reserve} counts for full attention in all layers; this model has windows or several "
+            "KV groups"
+        )
+    if scenario.batching.policy not in _PREDICTED_ROOM:
+        raise ValueError(
+            f"{reserve} is a rule of batching.policy = {' and '.join(map(repr, _PREDICTED_ROOM))}, "
+            f"not of {scenario.batching.policy!r}"
+        )
 
 
 def keys_set_aside(scenario: Scenario) -> list[str]:

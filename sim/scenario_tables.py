@@ -112,7 +112,10 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """``[batching]``: how a step is composed and what may enter it."""
+    """``[batching]``: how a step is composed and what may enter it.
+
+    ``reserve_predicted_output`` keeps room for the predicted rest of all answers that run.
+    """
 
     policy: str = key(
         "mixed-running-first",
@@ -123,6 +126,7 @@ class Batching:
     keep_room_for_last_token: bool = key(True, flag())
     watermark: float = key(0.0, fraction())
     scheduler_reserve_full_isl: bool = key(True, flag())
+    reserve_predicted_output: bool = key(False, flag())
 
 
 @dataclass(frozen=True, slots=True)

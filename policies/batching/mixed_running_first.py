@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.policies.batching.base import Admission, Item, Preemption, ScheduledStep
+from kvsim.policies.batching.predicted_room import lacks_predicted_room
 
 if TYPE_CHECKING:
     from kvsim.policies.batching.base import SchedulerState
@@ -123,6 +124,8 @@ class MixedRunningFirst:
                     return
                 tokens = budget
             step.waits_for = allocator.refusal(sequence, hit, tokens, idle=not state.running)
+            if step.waits_for is None and lacks_predicted_room(state, sequence):
+                step.waits_for = "admission rule"
             if step.waits_for is not None:
                 return
             state.waiting.pop()

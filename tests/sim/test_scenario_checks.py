@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from kvsim.policies.scheduler_config import KVGroup
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.run import simulate
 from kvsim.sim.scenario import Scenario
+from kvsim.sim.scenario_checks import check_combination
 from kvsim.traces.trace import Trace
 
 SMALL: dict[str, object] = {
@@ -101,7 +104,7 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
             {**ITERATION_LEVEL, "batching.long_prefill_token_threshold": 64},
             r"no chunks: batching.long_prefill_token_threshold .=64.",
         ),
-        ({"allocator.reservation": "predicted"}, "expected 'max' or 'pow2' or 'oracle'"),
+        ({"allocator.reservation": "predicted"}, "expected one of max, pow2, oracle"),
         ({"allocator.placement": "slab"}, "expected 'buddy' or 'first-fit' or 'best-fit'"),
     ],
 )
@@ -116,11 +119,32 @@ def test_exact_placement_holds_a_model_length_that_buddies_do_not() -> None:
     assert (config.max_model_len, config.kv_groups) == (8193, (KVGroup(),))
 
 
-def test_shortest_job_first_needs_a_predictor() -> None:
-    sjf: dict[str, object] = {"queue.policy": "sjf"}
-    with pytest.raises(ValueError, match="'sjf' needs predicted lengths"):
-        set_up(Scenario().with_values(sjf))
-    set_up(Scenario().with_values(sjf | {"predictor.kind": "quantile"}))
+@pytest.mark.parametrize(
+    ("key", "value"), [("queue.policy", "sjf"), ("batching.reserve_predicted_output", True)]
+)
+def test_who_needs_a_predictor_says_so(key: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"^{key}.* needs predicted lengths"):
+        set_up(Scenario().with_values({key: value}))
+    set_up(Scenario().with_values({key: value, "predictor.kind": "quantile"}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (CONTIGUOUS, "'contiguous' reserves by allocator.reservation"),
+        ({"engine.kv_groups": ["full", 64]}, "counts for full attention in all layers"),
+        ({"batching.policy": "own:Policy"}, "not of 'own:Policy'"),
+    ],
+)
+def test_where_room_for_answers_is_not_kept(values: dict[str, object], message: str) -> None:
+    scenario = Scenario().with_values(
+        {"batching.reserve_predicted_output": True, "predictor.kind": "quantile"}
+    )
+    own = values.pop("batching.policy", scenario.batching.policy)
+    scenario = scenario.with_values(values)
+    scenario = replace(scenario, batching=replace(scenario.batching, policy=str(own)))
+    with pytest.raises(ValueError, match=message):
+        check_combination(scenario, scenario.engine.kv_groups or (KVGroup(),))
 
 
 @pytest.mark.parametrize("session", [None, ["", ""]])

@@ -205,6 +205,12 @@ def test_no_decision_knows_the_future(registry: Registry[Any], name: str, in_fli
             assert ours == theirs
 
 
+@pytest.mark.parametrize("predictor", ["max_tokens", "quantile", "oracle"])
+def test_room_kept_for_answers_knows_what_its_predictor_knows(predictor: str) -> None:
+    pairs = compare({"reserve_predicted_output": True, "predictor": predictor})
+    assert any(ours != theirs for ours, theirs in pairs) == (predictor == "oracle")
+
+
 def test_every_registry_is_covered() -> None:
     assert [registry.kind for registry in all_registries()] == sorted(CHOOSE)
     knowing = {name for registry, name in POLICIES if knows_the_truth(registry, name)}
