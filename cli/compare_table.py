@@ -95,6 +95,11 @@ def _table(rows: Sequence[Row]) -> list[_Line]:
         for statistic in ("p50", "p99"):
             values = metric(f"{name}_{statistic}")
             lines.append(_Line(f"{label} {statistic}", values, seconds, min))
+    if any(metric("most_overtaken")):
+        lines += [
+            _Line("longest wait", metric("longest_wait_s"), seconds, min),
+            _Line("starved", metric("starved"), number, min),
+        ]
     return [
         *lines,
         _Line("goodput requests/s", metric("goodput_requests_per_s"), number, max),

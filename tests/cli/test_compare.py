@@ -50,6 +50,19 @@ def test_the_best_of_a_row_has_a_star(capsys: pytest.CaptureFixture[str]) -> Non
     assert "*" not in refused, "all alike"
 
 
+def test_orders_that_overtake_show_whom_it_hurts(capsys: pytest.CaptureFixture[str]) -> None:
+    sjf = ("--set", "predictor.kind=oracle", "--vary", "queue.policy=fcfs,sjf")
+    burst = (*FEW, "--rate-scale", "1000", "--set", "engine.max_num_seqs=4")
+    assert main(["compare", *burst, "--json", *sjf]) == 0
+    fcfs, shortest = (row["metrics"] for row in json.loads(capsys.readouterr().out)["rows"])
+    assert fcfs["most_overtaken"] == 0 < shortest["most_overtaken"]
+    assert shortest["ttft_s_mean"] < fcfs["ttft_s_mean"]
+    assert main(["compare", *burst, *sjf]) == 0
+    assert "\nlongest wait " in capsys.readouterr().out
+    assert main(["compare", *burst, "--allocators", "paged,prefix"]) == 0
+    assert "\nlongest wait " not in capsys.readouterr().out, "FCFS alone: nobody was overtaken"
+
+
 def test_json_is_one_document_and_the_same_bytes_each_time(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
