@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.stepper import Flight, Stepper
 
-NUM_REQUESTS: Final = 60
+NUM_REQUESTS: Final = 48
 BLOCK: Final = 4
 MODEL_LEN: Final = 320
 LONGEST: Final = 200  # what clients allow; answers end before, by a token that nobody foresees
@@ -147,12 +147,15 @@ def make_trace(outputs: list[int]) -> Trace:
     )
 
 
-def decide(outputs: list[int], rules: Rules) -> tuple[Decisions, NDArray[np.int64]]:
+def decide(
+    outputs: list[int], rules: Rules, *, audit: bool = False
+) -> tuple[Decisions, NDArray[np.int64]]:
     """One run: its decisions and when each request ended."""
     config = SchedulerConfig(**(BASE | rules))  # type: ignore[arg-type]
     decisions = Decisions()
     max_tokens = np.full(NUM_REQUESTS, LONGEST)
-    done = run(make_trace(outputs), config, COST, max_tokens=max_tokens, listener=decisions)
+    trace = make_trace(outputs)
+    done = run(trace, config, COST, max_tokens=max_tokens, audit=audit, listener=decisions)
     ends_ps = np.array(done.recorder.finish_ps)
     assert (ends_ps >= 0).all(), "all requests finish"
     return decisions, ends_ps
@@ -166,7 +169,7 @@ def first_outputs() -> list[int]:
 def compare(rules: Rules) -> list[tuple[Log, Log]]:
     """Decisions of both runs up to where the first changed length is revealed, for each t."""
     outputs = first_outputs()
-    first = decide(outputs, rules)
+    first = decide(outputs, rules, audit=True)
     return [_compare_at(moment, outputs, rules, *first) for moment in MOMENTS]
 
 
