@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.guards.guard import GuardedFactory
+from kvsim.policies.guards.predictor import GuardedPredictor
 from kvsim.policies.predictor.no_prediction import NoPrediction
 from kvsim.policies.registry import Registry
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
     from kvsim.policies.predictor.base import LengthPredictor
 
 PREDICTORS: Final[Registry[Callable[[PolicyContext], LengthPredictor]]] = Registry(
-    "predictor", {NoPrediction.name: lambda _context: NoPrediction()}
+    "predictor",
+    {NoPrediction.name: lambda _context: NoPrediction()},
+    guard=lambda name, found: GuardedFactory(name, found, GuardedPredictor),
 )
 
 __all__ = ["PREDICTORS", "NoPrediction"]

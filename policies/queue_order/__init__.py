@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.guards.guard import GuardedFactory
+from kvsim.policies.guards.queue_order import GuardedQueue
 from kvsim.policies.queue_order.base import QueueOrder
 from kvsim.policies.queue_order.fcfs import FCFS
 from kvsim.policies.queue_order.priority import Priority
@@ -20,6 +22,7 @@ QUEUE_ORDERS: Final[Registry[Callable[[PolicyContext], QueueOrder]]] = Registry(
         FCFS.name: lambda _context: FCFS(),
         Priority.name: lambda _context: Priority(),
     },
+    guard=lambda name, found: GuardedFactory(name, found, GuardedQueue),
 )
 
 __all__ = ["FCFS", "QUEUE_ORDERS", "Priority", "QueueOrder"]
