@@ -53,6 +53,9 @@ class DecisionLog:
             )
         )
 
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """Write nothing: the calls are written."""
+
     def applied(
         self,
         stepper: Stepper,
