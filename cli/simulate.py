@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from kvsim.cli.trace_options import (
     check_seed,
     is_closed,
     read_with_options,
+    reading_options,
 )
 
 if TYPE_CHECKING:
@@ -142,7 +144,7 @@ def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) 
     from kvsim.sim.run import simulate
 
     with Progress("requests") as progress:
-        return simulate(
+        result = simulate(
             trace,
             scenario,
             step=arguments.step,
@@ -155,6 +157,8 @@ def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) 
             num_users=arguments.users,
             on_progress=progress,
         )
+    source: dict[str, object] = {"path": arguments.trace, "options": reading_options(arguments)}
+    return replace(result, source=source)
 
 
 def scenario_of(arguments: argparse.Namespace) -> Scenario:

@@ -86,6 +86,45 @@ def check_seed(seed: int) -> int:
     return seed
 
 
+_READING = (
+    "format",
+    "limit",
+    "sort",
+    "on_bad_row",
+    "arrivals",
+    "rate",
+    "session_starts",
+    "session_rate",
+    "output_tokens",
+    "answers",
+    "spread_ties",
+)
+
+
+def reading_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """How a trace was read, for :func:`read_as_before`: what was given, without the defaults."""
+    usual = vars(_reading_parser().parse_args([]))
+    given = {name: getattr(arguments, name) for name in _READING}
+    if getattr(arguments, "users", None) is not None:
+        given["users"] = arguments.users
+    return {name: value for name, value in given.items() if value != usual.get(name)}
+
+
+def read_as_before(path: str | Path, options: dict[str, object], seed: int) -> Trace:
+    """Read a trace as an earlier command did; no receipt is printed."""
+    arguments = _reading_parser().parse_args([])
+    vars(arguments).update({"users": None, "seed": seed}, **options)
+    return read_with_options(path, arguments, quiet=True)
+
+
+def _reading_parser() -> argparse.ArgumentParser:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    add_reading_options(parser.add_argument_group())
+    return parser
+
+
 def read_with_options(
     path: str | Path,
     arguments: argparse.Namespace,

@@ -68,8 +68,8 @@ class SchedulerConfig:
 
     @property
     def num_null_blocks(self) -> int:
-        """Blocks of the pool that hold nothing: vLLM's null block, 0 without block tables."""
-        return int(self.allocator == "paged")
+        """Blocks of the pool that hold nothing: vLLM's null block, 0 in contiguous pools."""
+        return int(self.allocator != "contiguous")
 
     @property
     def usable_blocks(self) -> int:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.driver import EngineRun
+    from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
 
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 class Run:
     """One trace simulated under one scenario.
 
-    ``options`` are what else shaped the result, ``loop`` is who waited for whose answer.
+    ``options`` are what else shaped the result, ``loop`` is who waited for whose answer,
+    ``source`` how the trace was read, where a command did: ``{"path": ..., "options": {...}}``.
     """
 
     trace: Trace
@@ -50,6 +52,7 @@ class Run:
     seed: int
     options: dict[str, object]
     loop: FollowOns | None = None
+    source: dict[str, object] | None = None
 
     def __repr__(self) -> str:
         """One line; the generated form would print the whole trace."""
@@ -156,6 +159,7 @@ def simulate(
     think_time: str | None = None,
     num_users: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    listener: ScheduleListener | None = None,
 ) -> Run:
     """Replay a trace under a scenario.
 
@@ -185,6 +189,8 @@ def simulate(
         and pause by ``think_time`` in between. The trace needs no times then.
     on_progress
         Called with (requests ended, requests in all).
+    listener
+        Sees every decision; makes the stepper run.
 
     Raises
     ------
@@ -223,6 +229,7 @@ def simulate(
         step=step,
         audit=audit,
         on_progress=on_progress,
+        listener=listener,
         follow_ons=loop,
         num_users=num_users,
     )

@@ -68,6 +68,10 @@ class ScheduleListener(Protocol):
         """A scheduling call handed out ``flight``."""
         ...
 
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """All calls that were due are made; ``stepper.cause`` is why the queue's head waits."""
+        ...
+
     def applied(
         self,
         stepper: Stepper,
@@ -125,6 +129,7 @@ class Stepper:
         self._recompute_calls = -(-config.max_model_len // chunk)
         self._since_ps = 0
         self._fragmented = False
+        self.cause = "step"
         self.last_call_ps = -1
         self._windows = [
             group.sliding_window for group in config.kv_groups if group.sliding_window is not None
@@ -156,7 +161,7 @@ class Stepper:
             self._refuse_stuck(now_ps)
             return self.plan(now_ps)
         waiting = len(self.state.waiting)
-        self.recorder.queue(now_ps, waiting, self._cause)
+        self.recorder.queue(now_ps, waiting, self.cause)
         self.recorder.set_waiting(now_ps, waiting > 0)
         self._fragmented = waiting > 0 and self.state.allocator.fragmented(
             self.state.waiting.head()
@@ -164,6 +169,8 @@ class Stepper:
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
+        if self._listener is not None:
+            self._listener.planned(self, now_ps)
         return self._in_flight[0].end_ps if self._in_flight else None
 
     def cut(self, arrival_ps: int) -> int:
@@ -245,7 +252,7 @@ class Stepper:
 
     def _call(self) -> ScheduledStep:
         step = self._batching.compose(self.state)
-        self._cause = step.waits_for or "step"
+        self.cause = step.waits_for or "step"
         return step
 
     def _launch(self, step: ScheduledStep, now_ps: int) -> None:

@@ -71,6 +71,9 @@ class StepperLog(ScheduleLog):
                 new[item.sequence.name] = added[0] if len(added) == 1 else added
         return new
 
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """Write nothing: the calls are written."""
+
     def applied(
         self,
         stepper: Stepper,

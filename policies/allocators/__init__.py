@@ -8,6 +8,8 @@ from kvsim.policies.allocators.contiguous import ContiguousAllocator
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.allocators.placement import make_placement
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.guards.allocator import GuardedAllocator
+from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry, build
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ ALLOCATORS: Final[Registry[Callable[[PolicyContext], Allocator]]] = Registry(
         "paged": _paged,
         "contiguous": _contiguous,
     },
+    guard=lambda name, found: GuardedFactory(name, found, GuardedAllocator),
 )
 
 

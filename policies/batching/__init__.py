@@ -14,6 +14,8 @@ from kvsim.policies.batching.base import (
 )
 from kvsim.policies.batching.iteration_level import IterationLevel
 from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
+from kvsim.policies.guards.batching import GuardedBatching
+from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ BATCHING: Final[Registry[Callable[[PolicyContext], Batching]]] = Registry(
         MixedRunningFirst.name: lambda _context: MixedRunningFirst(),
         IterationLevel.name: lambda _context: IterationLevel(),
     },
+    guard=lambda name, found: GuardedFactory(name, found, GuardedBatching),
 )
 
 __all__ = [

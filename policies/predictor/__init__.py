@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.guards.guard import GuardedFactory
+from kvsim.policies.guards.predictor import GuardedPredictor
 from kvsim.policies.predictor.max_tokens import MaxTokens
 from kvsim.policies.predictor.no_prediction import NoPrediction
 from kvsim.policies.predictor.oracle import Bucketed, Noisy, Oracle
@@ -26,6 +28,7 @@ PREDICTORS: Final[Registry[Callable[[PolicyContext], LengthPredictor]]] = Regist
         Bucketed.name: Bucketed,
         Quantile.name: Quantile,
     },
+    guard=lambda name, found: GuardedFactory(name, found, GuardedPredictor),
 )
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.guards.victim import guarded_victim
 from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def lowest_priority(running: SequenceOf[Sequence]) -> Sequence:
 
 
 VICTIMS: Final[Registry[Victim]] = Registry(
-    "victim", {"last": last, "lowest-priority": lowest_priority}
+    "victim", {"last": last, "lowest-priority": lowest_priority}, guard=guarded_victim
 )
 
 __all__ = ["VICTIMS", "last", "lowest_priority"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.guards.guard import GuardedFactory
+from kvsim.policies.guards.queue_order import GuardedQueue
 from kvsim.policies.queue_order.base import QueueOrder
 from kvsim.policies.queue_order.fair import Fair
 from kvsim.policies.queue_order.fcfs import FCFS
@@ -26,6 +28,7 @@ QUEUE_ORDERS: Final[Registry[Callable[[PolicyContext], QueueOrder]]] = Registry(
         LongestPrefixMatch.name: LongestPrefixMatch,
         Fair.name: Fair,
     },
+    guard=lambda name, found: GuardedFactory(name, found, GuardedQueue),
 )
 
 __all__ = [

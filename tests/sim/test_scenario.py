@@ -78,6 +78,28 @@ def test_every_preset_says_how_it_was_verified() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"queue.policy": "priority", "batching.watermark": 0.3}, "recorded logs"),
+        ({"engine.block_size": 64, "engine.max_num_seqs": 3}, "recorded logs"),
+        ({"batching.policy": "iteration-level"}, "logs; not with batching.policy = iteration-l"),
+        ({"batching.policy": "os:abort"}, "; not with batching.policy = os:abort"),
+        (
+            {"allocator.kind": "contiguous", "allocator.placement": "first-fit"},
+            "logs; not with allocator.kind = contiguous, allocator.placement = first-fit",
+        ),
+    ],
+)
+def test_rules_that_the_logs_do_not_cover_are_named(
+    settings: dict[str, object], words: str
+) -> None:
+    verified = verification(Scenario.load().with_values(settings))
+    assert verified is not None
+    assert words in verified
+    assert ("not with" in verified) == ("not with" in words)
+
+
+@pytest.mark.parametrize(
     ("setting", "message"),
     [
         ("queue.policy=priority", "queue.policy = priority: preset vllm-0.8 stands for vLLM 0.8.5"),

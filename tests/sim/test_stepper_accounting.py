@@ -155,6 +155,9 @@ class Account(Stepper):
         for item in flight.items:
             self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
 
+    def planned(self, *_call: object) -> None:
+        pass
+
     def applied(
         self,
         stepper: Stepper,

@@ -110,6 +110,9 @@ class Decisions:
         sequences = [*state.running, *state.waiting]
         self.sampled.append({s.index: s.known - s.prompt_tokens for s in sequences})
 
+    def planned(self, *_call: object) -> None:
+        """The calls are noted already."""
+
     def applied(self, *_results: object) -> None:
         """Results are no decisions."""
 
