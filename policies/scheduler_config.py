@@ -39,6 +39,8 @@ class SchedulerConfig:
     long_prefill_token_threshold: int = 0
     policy: str = "fcfs"
     """Queue order: ``fcfs`` or ``priority``."""
+    victim: str = "by-queue"
+    """Who is preempted: a name of :data:`kvsim.policies.preemption.VICTIMS`."""
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
     async_scheduling: bool = False

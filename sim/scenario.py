@@ -147,6 +147,7 @@ class Scenario:
             enable_chunked_prefill=engine.enable_chunked_prefill,
             long_prefill_token_threshold=batching.long_prefill_token_threshold,
             policy=self.queue.policy,
+            victim=self.preemption.victim,
             watermark=batching.watermark,
             scheduler_reserve_full_isl=batching.scheduler_reserve_full_isl,
             async_scheduling=async_scheduling if switch is None else switch,

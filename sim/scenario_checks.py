@@ -42,6 +42,11 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
                 f"{_CONTIGUOUS} reserves for full attention in all layers; this model has windows "
                 "or several KV groups"
             )
+    if scenario.preemption.victim == "most-remaining" and scenario.predictor.kind == "none":
+        raise ValueError(
+            "preemption.victim = 'most-remaining' needs guesses of answer lengths: "
+            "predictor.kind = 'none' gives none, choose another predictor"
+        )
     if batching.policy == "iteration-level":
         if engine.max_num_batched_tokens is not None:
             raise ValueError(

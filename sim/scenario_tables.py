@@ -13,6 +13,7 @@ from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
 from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
     choice,
@@ -150,7 +151,7 @@ class Eviction:
 class Preemption:
     """``[preemption]``: who gives way when blocks run out, and how."""
 
-    victim: str = key("last", choice("last", later="first, least-progress, largest, ..."))
+    victim: str = key("by-queue", policy(VICTIMS))
     mode: str = key("recompute", choice("recompute", later="swap, auto"))
     victim_moves_position: str = key("always", choice("always", "scheduled"))
 

@@ -102,7 +102,7 @@ class Stepper:
             context,
             make_allocator(context),
             build(QUEUE_ORDERS.find(config.policy), context),
-            VICTIMS.find("lowest-priority" if config.policy == "priority" else "last"),
+            VICTIMS.find(config.victim),
         )
         self._batching = build(BATCHING.find(config.batching), context)
         self._cost = cost

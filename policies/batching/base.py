@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kvsim.policies.allocators.base import Allocator
     from kvsim.policies.context import PolicyContext
+    from kvsim.policies.preemption.victims import Victim
     from kvsim.policies.queue_order.base import QueueOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
@@ -64,7 +63,7 @@ class SchedulerState:
     context: PolicyContext
     allocator: Allocator
     waiting: QueueOrder
-    victim: Callable[[list[Sequence]], Sequence]
+    victim: Victim
     running: list[Sequence] = field(default_factory=list)
 
     @property

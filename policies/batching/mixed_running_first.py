@@ -59,7 +59,7 @@ class MixedRunningFirst:
                 position += 1
                 continue
             while not state.allocator.grow(sequence, tokens):
-                victim = state.victim(running)
+                victim = state.victim(running, state)
                 earlier, returned = self._preempt(state, step, victim)
                 budget += returned
                 moves = config.victim_moves_position == "always" or returned > 0

@@ -162,7 +162,7 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("eviction.policy=lfu", "eviction.policy = 'lfu': expected 'lru'"),
         ("batching.policy=static", "expected one of mixed-running-first, iteration-level"),
         ("preemption.mode=swap", r"expected 'recompute' \(swap, auto come later\)"),
-        ("preemption.victim=first", "expected 'last'"),
+        ("preemption.victim=nobody", "expected one of by-queue, last, first, least-progress"),
         ("predictor.kind=clever", "expected one of none"),
         ("queue.policy=lifo", "expected one of fcfs, priority"),
         ("allocator.kind=slab", "expected one of paged, contiguous"),

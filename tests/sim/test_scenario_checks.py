@@ -114,3 +114,8 @@ def test_exact_placement_holds_a_model_length_that_buddies_do_not() -> None:
     values = SMALL | CONTIGUOUS | {"engine.max_model_len": 8193, "allocator.placement": "first-fit"}
     config = set_up(Scenario().with_values(values)).config
     assert (config.max_model_len, config.kv_groups) == (8193, (KVGroup(),))
+
+
+def test_most_remaining_needs_a_predictor() -> None:
+    with pytest.raises(ValueError, match=r"'most-remaining' needs guesses .* choose another"):
+        set_up(Scenario.load("vllm-0.32").with_values({"preemption.victim": "most-remaining"}))
