@@ -36,17 +36,26 @@ class WorkCost(Protocol):
         ...
 
 
+class HostLink(Protocol):
+    """The way between device and host memory, as the run's cost model has it."""
+
+    def copy_ps(self, num_blocks: int) -> int:
+        """Picoseconds that so many blocks take in one direction."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
     """The engine's options, and what a policy may ask beside the sequences it is shown.
 
     ``seed`` is the run's; a policy that draws makes its own generator of it. ``cost`` is ``None``
-    where no engine runs (untimed replays); ``truth`` is ``None`` for who does not declare
-    ``uses_oracle``.
+    where no engine runs (untimed replays), ``link`` where nothing is swapped; ``truth`` is ``None``
+    for who does not declare ``uses_oracle``.
     """
 
     config: SchedulerConfig
     predictor: LengthPredictor = field(default_factory=NoPrediction)
     cost: WorkCost | None = None
+    link: HostLink | None = None
     seed: int = 0
     truth: LengthTruth | None = None

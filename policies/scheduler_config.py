@@ -41,6 +41,10 @@ class SchedulerConfig:
     """Queue order: ``fcfs`` or ``priority``."""
     victim: str = "by-queue"
     """Who is preempted: a name of :data:`kvsim.policies.preemption.VICTIMS`."""
+    preemption_mode: str = "recompute"
+    """What becomes of its KV: a name of :data:`kvsim.policies.preemption.MODES`."""
+    num_host_blocks: int = 0
+    """Room in host memory for swapped blocks."""
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
     async_scheduling: bool = False

@@ -221,6 +221,7 @@ def simulate(
         on_progress=on_progress,
         follow_ons=loop,
         num_users=num_users,
+        link=setup.link,
     )
     options: dict[str, object] = {
         "rate_scale": str(scale),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.preemption.auto import Auto
+from kvsim.policies.preemption.host_pool import HostPool
+from kvsim.policies.preemption.mode import Judgement, PreemptionMode, Recompute, Swap
 from kvsim.policies.preemption.victims import (
     by_queue,
     first,
@@ -16,6 +19,9 @@ from kvsim.policies.preemption.victims import (
 from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvsim.policies.context import PolicyContext
     from kvsim.policies.preemption.victims import Victim
 
 VICTIMS: Final[Registry[Victim]] = Registry(
@@ -31,4 +37,10 @@ VICTIMS: Final[Registry[Victim]] = Registry(
     },
 )
 
-__all__ = ["VICTIMS"]
+MODES: Final[dict[str, Callable[[PolicyContext], PreemptionMode]]] = {
+    "recompute": lambda _context: Recompute(),
+    "swap": Swap,
+    "auto": Auto,
+}
+
+__all__ = ["MODES", "VICTIMS", "HostPool", "Judgement", "PreemptionMode", "Recompute"]
