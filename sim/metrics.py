@@ -17,6 +17,7 @@ from kvsim.sim.recorder import (
     ABORTED,
     CAUSES,
     FINISHED,
+    HOST,
     NOT_SENT,
     REFUSALS_KEPT,
     REFUSED,
@@ -58,6 +59,7 @@ def summarise_run(
         "memory": _memory(recorder, pool),
         "cache": _cache(columns, recorder),
         "preemptions": _preemptions(columns, recorder),
+        "host": _host(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
         "cost": _cost(recorder, cost_source),
@@ -216,10 +218,45 @@ def _preemptions(columns: RequestColumns, recorder: Recorder) -> Summary:
     lost, again = int(columns.lost_tokens.sum()), int(columns.resume_hit_tokens.sum())
     return {
         "count": recorder.num_preemptions,
+        "by_mode": {
+            "recompute": recorder.num_preemptions - recorder.num_swaps,
+            "swap": recorder.num_swaps,
+        },
+        "auto": _auto(recorder),
         "requests": int((columns.preemptions > 0).sum()),
         "lost_tokens": lost,
         "resume_hit_tokens": again,
         "recomputed_tokens": lost - again,
+    }
+
+
+def _auto(recorder: Recorder) -> Summary | None:
+    """How often the mode ``auto`` was right; ``None`` where no choice of it could be judged."""
+    judged, right = sum(recorder.num_judged.values()), sum(recorder.num_right.values())
+    if not judged:
+        return None
+    return {
+        "judged": judged,
+        "right": right,
+        "percent_right": 100 * right / judged,
+        "by_choice": {
+            choice: {"judged": number, "right": recorder.num_right[choice]}
+            for choice, number in recorder.num_judged.items()
+        },
+    }
+
+
+def _host(recorder: Recorder, pool: PoolShape) -> Summary:
+    """Host memory that swapped blocks took; no part of the pool."""
+    window_ps, size = sum(recorder.windows["window"]), pool.block_bytes
+    held = sum(recorder.windows[HOST]) * size
+    return {
+        "swapped_out_bytes": recorder.swapped_out_blocks * size,
+        "swapped_in_bytes": recorder.swapped_in_blocks * size,
+        "copying_s": recorder.copying_ps / PS_PER_S,
+        "mean_bytes": held / window_ps if window_ps else 0.0,
+        "peak_bytes": recorder.peak_host_blocks * size,
+        "times_full": recorder.num_host_full,
     }
 
 
