@@ -140,6 +140,30 @@ def _shares(parts: Iterable[Section], state: str) -> list[str]:
     return [f"{part['states_percent'][state]:.2f} %" if part["seconds"] else "-" for part in parts]
 
 
+def _swapping(preempted: Section, host: Section) -> list[str]:
+    """Lines on host memory, where anybody went there or could have."""
+    by_mode, auto = preempted["by_mode"], preempted["auto"]
+    lines = []
+    if by_mode["swap"] or host["times_full"]:
+        lines += wrapped(
+            "  swapped",
+            f"{number(by_mode['swap'])} of them, {number(host['times_full'])} more found the host "
+            f"full; out {host['swapped_out_bytes'] / _GIB:.2f} GiB, back "
+            f"{host['swapped_in_bytes'] / _GIB:.2f} GiB, copies took {seconds(host['copying_s'])}",
+        )
+        lines += wrapped(
+            "  host memory",
+            f"mean {host['mean_bytes'] / _GIB:.2f} GiB, peak {host['peak_bytes'] / _GIB:.2f} GiB",
+        )
+    if auto is not None:
+        lines += wrapped(
+            "  auto was right",
+            f"{number(auto['percent_right'])} % of {number(auto['judged'])} choices whose victim "
+            "came back",
+        )
+    return lines
+
+
 def _events(summary: Section) -> list[str]:
     cache, preempted, stalls = summary["cache"], summary["preemptions"], summary["stalls"]
     cost, waited, prediction = summary["cost"], summary["waited_s"], summary["prediction"]
@@ -155,6 +179,7 @@ def _events(summary: Section) -> list[str]:
             f"{number(preempted['count'])} ({number(preempted['requests'])} requests), "
             f"{number(preempted['recomputed_tokens'])} tokens recomputed",
         ),
+        *_swapping(preempted, summary["host"]),
         *wrapped(
             "stalls users saw",
             f"{number(stalls['count'])}, {seconds(stalls['seconds'])} in all, "

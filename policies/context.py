@@ -39,6 +39,14 @@ class WorkCost(Protocol):
         ...
 
 
+class HostLink(Protocol):
+    """The way between device and host memory, as the run's cost model has it."""
+
+    def copy_ps(self, num_blocks: int) -> int:
+        """Picoseconds that so many blocks take in one direction."""
+        ...
+
+
 def nothing_cached(_sequence: Sequence) -> int:
     """No allocator is there yet, or it caches nothing."""
     return 0
@@ -49,14 +57,16 @@ class PolicyContext:
     """The engine's options, and what a policy may ask beside the sequences it is shown.
 
     ``seed`` is the run's; a policy that draws makes its own generator of it. ``cost`` is ``None``
-    where no engine runs (untimed replays); ``truth`` is ``None`` for who does not declare
-    ``uses_oracle``. ``cached_tokens`` tells the leading tokens of a waiting sequence that the cache
-    holds now, changing nothing; what is built before the allocator does not have it.
+    where no engine runs (untimed replays), ``link`` where nothing is swapped; ``truth`` is ``None``
+    for who does not declare ``uses_oracle``. ``cached_tokens`` tells the leading tokens of a
+    waiting sequence that the cache holds now, changing nothing; what is built before the allocator
+    does not have it.
     """
 
     config: SchedulerConfig
     predictor: LengthPredictor = field(default_factory=NoPrediction)
     cost: WorkCost | None = None
+    link: HostLink | None = None
     seed: int = 0
     truth: LengthTruth | None = None
     cached_tokens: Callable[[Sequence], int] = nothing_cached

@@ -49,6 +49,12 @@ class SchedulerConfig:
     predictor_bucket_error: float = 0.0
     predictor_quantile: float = 0.5
     predictor_prior: int = 512
+    victim: str = "by-queue"
+    """Who is preempted: a name of :data:`kvsim.policies.preemption.VICTIMS`."""
+    preemption_mode: str = "recompute"
+    """What becomes of its KV: a name of :data:`kvsim.policies.preemption.MODES`."""
+    num_host_blocks: int = 0
+    """Room in host memory for swapped blocks."""
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
     reserve_predicted_output: bool = False

@@ -86,5 +86,7 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "goodput_requests_per_s": None if goodput is None else goodput["requests_per_s"],
         **waits,
         "preemptions": summary["preemptions"]["count"],
+        "swaps": summary["preemptions"]["by_mode"]["swap"],
+        "copying_s": summary["host"]["copying_s"],
         "hit_percent": summary["cache"]["hit_percent"],
     }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
+    from kvsim.sim.host_link import HostLink
     from kvsim.sim.leap_listener import LeapListener
     from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
@@ -179,6 +180,7 @@ def run(
     leap_listener: LeapListener | None = None,
     follow_ons: FollowOns | None = None,
     num_users: int | None = None,
+    link: HostLink | None = None,
 ) -> EngineRun:
     """Replay a trace against one engine.
 
@@ -197,6 +199,8 @@ def run(
         See what the stepper, or the leaper, decides; a ``listener`` makes the stepper run.
     follow_ons, num_users
         A closed loop: see :class:`~kvsim.sim.session_driver.SessionDriver`.
+    link
+        The way to host memory, where the options say that victims may be swapped.
     """
     requests = Requests(trace, config, max_tokens)
     span_ps = max(requests.arrival_ps, default=0)
@@ -208,7 +212,7 @@ def run(
     if step or listener is not None or not able:
         reason = "asked for" if step or listener is not None else reason
         engine = Stepper(
-            config, cost, requests, recorder, seed=seed, audit=audit, listener=listener
+            config, cost, requests, recorder, seed=seed, audit=audit, listener=listener, link=link
         )
     else:
         engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)

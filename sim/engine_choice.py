@@ -17,6 +17,10 @@ def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
         return False, f"{config.allocator} reservations are stepped through"
     if config.batching != "mixed-running-first":
         return False, f"batching {config.batching} is stepped through"
+    if config.preemption_mode != "recompute":
+        return False, f"preemption by {config.preemption_mode} is stepped through"
+    if config.victim not in ("by-queue", "last"):
+        return False, f"victim {config.victim} is stepped through"
     able, reason = leapable(config)
     if able and requests.timeout_ps is not None:
         return False, "requests with a timeout"

@@ -14,6 +14,7 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import build_cost
 from kvsim.sim.hardware import load_hardware, server_defaults
+from kvsim.sim.host_link import host_link, swap_notes
 from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.memory_terms import PoolRequest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.hardware import HardwareSpec
+    from kvsim.sim.host_link import HostLink
     from kvsim.sim.memory_terms import MemoryTerm
     from kvsim.sim.models import ModelSpec
     from kvsim.sim.pool import Pool
@@ -42,7 +44,8 @@ _OFFLINE_BUDGETS: Final = {8192: 16384, 2048: 8192}
 class EngineSetup:
     """What an engine runs with.
 
-    ``pool_terms`` are the lines of the pool's plan; ``notes`` are sentences the user should see.
+    ``pool_terms`` are the lines of the pool's plan; ``notes`` are sentences the user should see;
+    ``link`` is there where victims may be swapped.
     """
 
     config: SchedulerConfig
@@ -50,6 +53,7 @@ class EngineSetup:
     pool: PoolShape
     pool_terms: tuple[MemoryTerm, ...] = ()
     notes: tuple[str, ...] = ()
+    link: HostLink | None = None
 
 
 def set_up(scenario: Scenario) -> EngineSetup:
@@ -68,6 +72,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
     seats, budget = default_batch(hardware, scenario.engine.entry_point)
     pool = plan(request)
     layout = _simulated_layout(scenario, model, pool)
+    swaps = scenario.preemption.mode != "recompute"
     config = scenario.scheduler_config(
         block_size=pool.block_size,
         num_gpu_blocks=pool.num_blocks,
@@ -76,6 +81,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         max_model_len=model.max_position,
         async_scheduling=hardware.kind != "cpu",
         groups=layout.kv_groups,
+        num_host_blocks=scenario.preemption.swap_space_bytes // pool.block_bytes if swaps else 0,
     )
     check_reservation(config)
     shape = PoolShape(
@@ -86,8 +92,11 @@ def set_up(scenario: Scenario) -> EngineSetup:
         num_null_blocks=config.num_null_blocks,
     )
     cost = _cost(scenario, model, hardware, overlap=config.async_scheduling)
+    link = host_link(scenario, hardware, pool) if swaps else None
     notes = (*keys_set_aside(scenario), *_notes(config, model, pool))
-    return EngineSetup(config, cost, shape, pool.terms, notes)
+    if link is not None:
+        notes += swap_notes(scenario, link, config.num_host_blocks)
+    return EngineSetup(config, cost, shape, pool.terms, notes, link)
 
 
 def default_batch(hardware: HardwareSpec, entry_point: str) -> tuple[int, int]:

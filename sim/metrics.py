@@ -18,6 +18,7 @@ from kvsim.sim.recorder import (
     ABORTED,
     CAUSES,
     FINISHED,
+    HOST,
     NOT_SENT,
     REFUSALS_KEPT,
     REFUSED,
@@ -66,6 +67,7 @@ def summarise_run(
         "memory": _memory(recorder, pool),
         "cache": _cache(columns, recorder),
         "preemptions": _preemptions(columns, recorder),
+        "host": _host(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
         "prediction": prediction_quality(recorder, predictor),
@@ -226,10 +228,45 @@ def _preemptions(columns: RequestColumns, recorder: Recorder) -> Summary:
     lost, again = int(columns.lost_tokens.sum()), int(columns.resume_hit_tokens.sum())
     return {
         "count": recorder.num_preemptions,
+        "by_mode": {
+            "recompute": recorder.num_preemptions - recorder.num_swaps,
+            "swap": recorder.num_swaps,
+        },
+        "auto": _auto(recorder),
         "requests": int((columns.preemptions > 0).sum()),
         "lost_tokens": lost,
         "resume_hit_tokens": again,
         "recomputed_tokens": lost - again,
+    }
+
+
+def _auto(recorder: Recorder) -> Summary | None:
+    """How often the mode ``auto`` was right; ``None`` where no choice of it could be judged."""
+    judged, right = sum(recorder.num_judged.values()), sum(recorder.num_right.values())
+    if not judged:
+        return None
+    return {
+        "judged": judged,
+        "right": right,
+        "percent_right": 100 * right / judged,
+        "by_choice": {
+            choice: {"judged": number, "right": recorder.num_right[choice]}
+            for choice, number in recorder.num_judged.items()
+        },
+    }
+
+
+def _host(recorder: Recorder, pool: PoolShape) -> Summary:
+    """Host memory that swapped blocks took; no part of the pool."""
+    window_ps, size = sum(recorder.windows["window"]), pool.block_bytes
+    held = sum(recorder.windows[HOST]) * size
+    return {
+        "swapped_out_bytes": recorder.swapped_out_blocks * size,
+        "swapped_in_bytes": recorder.swapped_in_blocks * size,
+        "copying_s": recorder.copying_ps / PS_PER_S,
+        "mean_bytes": held / window_ps if window_ps else 0.0,
+        "peak_bytes": recorder.peak_host_blocks * size,
+        "times_full": recorder.num_host_full,
     }
 
 

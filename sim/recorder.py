@@ -51,6 +51,9 @@ hole       the part of ``blank`` at times when it was enough in sum for the queu
            run was large enough
 """
 
+HOST: Final = "host"
+"""Integral of the blocks in host memory, in block-ps; they are no part of the pool."""
+
 CAUSES: Final = ("step", "seats", "budget", "blocks", "admission rule")
 """Why a request waits: for the step in progress to end, or for what refused the queue's head."""
 
@@ -72,7 +75,8 @@ class Recorder:
         a preemption; ``predicted_tokens``: the length of the answer that was predicted at the
         first admission, -1 where nobody predicts. Times are -1 until they happen.
     windows : dict of str to list of int
-        ``MEMORY`` and ``CONTIGUOUS`` integrals per window, plus ``waiting`` (requests x ps).
+        ``MEMORY``, ``CONTIGUOUS`` and ``HOST`` integrals per window, plus ``waiting`` (requests x
+        ps; those on the host wait, too).
     while_waiting : dict of str to int
         The same integrals over the time in which requests waited.
     waited_ps : dict of str to int
@@ -80,6 +84,12 @@ class Recorder:
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first.
     num_stalls, longest_stall_ps, num_steps, num_evicted_blocks, num_preemptions : int
+    num_swaps, num_host_full, swapped_out_blocks, swapped_in_blocks, copying_ps : int
+        Victims that went to the host, and those it had no room for; blocks and ps of copies.
+    peak_host_blocks : int
+        Most blocks that host memory held.
+    num_judged, num_right : dict of str to int
+        Choices of ``auto`` whose victim came back, by what was chosen, and how many were right.
     refusals : dict of int to str
         Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
@@ -113,7 +123,7 @@ class Recorder:
         while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
             self.width_ps *= 2
         self.windows: dict[str, list[int]] = {
-            name: [0] for name in (*MEMORY, *CONTIGUOUS, "waiting")
+            name: [0] for name in (*MEMORY, *CONTIGUOUS, HOST, "waiting")
         }
         self._blank, self._cached, self._empty, self._duplicate, _, self._running, self._covered = (
             self.windows[name] for name in MEMORY
@@ -126,6 +136,14 @@ class Recorder:
         self.num_steps = 0
         self.num_evicted_blocks = 0
         self.num_preemptions = 0
+        self.num_swaps = 0
+        self.num_host_full = 0
+        self.swapped_out_blocks = 0
+        self.swapped_in_blocks = 0
+        self.copying_ps = 0
+        self.peak_host_blocks = 0
+        self.num_judged = {"swap": 0, "recompute": 0}
+        self.num_right = {"swap": 0, "recompute": 0}
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.end_ps = 0
@@ -213,6 +231,11 @@ class Recorder:
                 self._spread(name, start_ps, end_ps, slots)
                 if self.requests_waiting:
                     self.while_waiting[name] += slots * (end_ps - start_ps)
+
+    def host(self, start_ps: int, end_ps: int, num_blocks: int) -> None:
+        """Blocks in host memory, constant over ``[start_ps, end_ps)``."""
+        if num_blocks and end_ps > start_ps:
+            self._spread(HOST, start_ps, end_ps, num_blocks)
 
     def sums(
         self,
@@ -309,10 +332,22 @@ class Recorder:
         self.predicted_tokens[index] = output_tokens
 
     def preempted(self, index: int, lost_tokens: int) -> None:
-        """A request is put out and loses its computed tokens."""
+        """A request is put out and loses its computed tokens (0 where it is swapped)."""
         self.num_preemptions += 1
         self.preemptions[index] += 1
         self.lost_tokens[index] += lost_tokens
+
+    def swapped_out(self, index: int, num_blocks: int) -> None:
+        """A request is put out, and its blocks go to the host."""
+        self.preempted(index, 0)
+        self.num_swaps += 1
+        self.swapped_out_blocks += num_blocks
+
+    def judged(self, *, swapped: bool, right: bool) -> None:
+        """A choice between swapping and recomputing, looked at afterwards."""
+        choice = "swap" if swapped else "recompute"
+        self.num_judged[choice] += 1
+        self.num_right[choice] += right
 
     def stall(self, index: int, gap_ps: int) -> None:
         """The gap between two tokens with a preemption in it."""

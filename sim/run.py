@@ -232,6 +232,7 @@ def simulate(
         listener=listener,
         follow_ons=loop,
         num_users=num_users,
+        link=setup.link,
     )
     options: dict[str, object] = {
         "rate_scale": str(scale),

@@ -53,7 +53,7 @@ def request_table(
 def series_table(
     recorder: Recorder, pool: PoolShape
 ) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
-    """Columns of the time windows, by name: mean bytes by state, running and waiting requests."""
+    """Columns of the time windows, by name: mean bytes by state and on the host, requests."""
     windows = Windows.of(recorder)
     table: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {
         "start_s": windows.start_ps / PS_PER_S,
@@ -70,4 +70,5 @@ def series_table(
     means = np.array(rows).reshape(len(rows), len(memory_shares.STATES))
     for position, name in enumerate(memory_shares.STATES):
         table[f"{name}_bytes"] = means[:, position]
+    table["host_bytes"] = windows.host_blocks * pool.block_bytes
     return table

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.sim.scenario_checks import check_combination
+from kvsim.sim.scenario_checks import check_combination, check_swapping
 from kvsim.sim.scenario_tables import (
     Allocator,
     Batching,
@@ -102,11 +102,12 @@ class Scenario:
         max_model_len: int,
         async_scheduling: bool,
         groups: tuple[KVGroup, ...] = (KVGroup(),),
+        num_host_blocks: int = 0,
     ) -> SchedulerConfig:
         """Engine options, with what depends on model and hardware filled in by the caller.
 
-        Each argument is used only where the scenario leaves its key open (``num_gpu_blocks``:
-        always, it is the pool that was planned).
+        Each argument is used only where the scenario leaves its key open (``num_gpu_blocks`` and
+        ``num_host_blocks``: always, they are what was planned).
 
         Raises
         ------
@@ -131,7 +132,10 @@ class Scenario:
                 f"engine.max_num_batched_tokens (={budget}) must be at least "
                 f"engine.max_num_seqs (={seats})"
             )
-        switch = engine.async_scheduling
+        asynchronous = async_scheduling
+        if engine.async_scheduling is not None:
+            asynchronous = engine.async_scheduling
+        check_swapping(self, asynchronous=asynchronous)
         contiguous = self.allocator.kind == "contiguous"
         return SchedulerConfig(
             allocator=self.allocator.kind,
@@ -156,10 +160,13 @@ class Scenario:
             predictor_bucket_error=self.predictor.bucket_error_rate,
             predictor_quantile=self.predictor.quantile,
             predictor_prior=self.predictor.prior,
+            victim=self.preemption.victim,
+            preemption_mode=self.preemption.mode,
+            num_host_blocks=num_host_blocks,
             watermark=batching.watermark,
             scheduler_reserve_full_isl=batching.scheduler_reserve_full_isl,
             reserve_predicted_output=batching.reserve_predicted_output,
-            async_scheduling=async_scheduling if switch is None else switch,
+            async_scheduling=asynchronous,
             prefix_cache_retention_interval=self.retention.prefix_cache_retention_interval,
             kv_groups=groups,
             freed_blocks_without_key=(

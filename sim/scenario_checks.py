@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
 _PREDICTED_ROOM = ("mixed-running-first", "iteration-level")
 _ITERATION_LEVEL = "batching.policy = 'iteration-level'"
+_BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level")
 
 
 def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
@@ -48,6 +49,11 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
                 f"{_CONTIGUOUS} reserves for full attention in all layers; this model has windows "
                 "or several KV groups"
             )
+    if scenario.preemption.victim == "most-remaining" and scenario.predictor.kind == "none":
+        raise ValueError(
+            "preemption.victim = 'most-remaining' needs guesses of answer lengths: "
+            "predictor.kind = 'none' gives none, choose another predictor"
+        )
     if batching.policy == "iteration-level":
         if engine.max_num_batched_tokens is not None:
             raise ValueError(
@@ -86,8 +92,36 @@ def _check_predictions(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
         )
 
 
+def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
+    """Refuse to swap where nobody says what happens.
+
+    Raises
+    ------
+    ValueError
+        With the key that does not go with ``preemption.mode``.
+    """
+    mode = scenario.preemption.mode
+    if mode == "recompute":
+        return
+    if scenario.allocator.kind != "paged":
+        raise ValueError(
+            f"preemption.mode = {mode!r} copies blocks to the host: allocator.kind = "
+            f"{scenario.allocator.kind!r} cannot, only 'paged' can"
+        )
+    if scenario.batching.policy not in _BATCHINGS_THAT_SWAP:
+        raise ValueError(
+            f"preemption.mode = {mode!r}: batching.policy = {scenario.batching.policy!r} brings "
+            f"nobody back from the host, {' and '.join(_BATCHINGS_THAT_SWAP)} do"
+        )
+    if asynchronous:
+        raise ValueError(
+            f"preemption.mode = {mode!r} is not defined with a step in flight: set "
+            "engine.async_scheduling = false"
+        )
+
+
 def keys_set_aside(scenario: Scenario) -> list[str]:
-    """Sentences on keys that the allocator has no use for."""
+    """Sentences on keys that nothing makes use of."""
     notes = []
     if scenario.allocator.kind == "contiguous":
         if scenario.engine.enable_prefix_caching:
@@ -96,6 +130,9 @@ def keys_set_aside(scenario: Scenario) -> list[str]:
             )
         if scenario.engine.block_size is not None:
             notes.append(f"{_CONTIGUOUS} counts slots: engine.block_size is unused")
+    cost = scenario.cost
+    if scenario.preemption.mode == "recompute" and (cost.swap_alpha_ps or cost.swap_bytes_per_s):
+        notes.append("preemption.mode = 'recompute' copies nothing: cost.swap_* is unused")
     return notes
 
 

@@ -146,8 +146,8 @@ def text(what: str, *, optional: bool = False) -> Rule:
     return Rule(parse, optional=optional)
 
 
-def size(*, or_zero: bool = False) -> Rule:
-    """Accept an optional size in bytes, 0 only where ``or_zero``."""
+def size(*, or_zero: bool = False, optional: bool = True) -> Rule:
+    """Accept a size in bytes, 0 only where ``or_zero``."""
 
     def parse(value: object) -> object:
         size_bytes = parse_size_bytes(value)
@@ -155,7 +155,7 @@ def size(*, or_zero: bool = False) -> Rule:
             raise ValueError("expected a size above 0")
         return size_bytes
 
-    return Rule(parse, lambda value: format_size(cast("int", value)), optional=True)
+    return Rule(parse, lambda value: format_size(cast("int", value)), optional=optional)
 
 
 def duration(*, optional: bool = True) -> Rule:

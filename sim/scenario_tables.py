@@ -13,6 +13,7 @@ from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
 from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
     choice,
@@ -72,7 +73,8 @@ class Cost:
 
     ``auto`` takes the hardware's profile, else its datasheet; a profile's name or path is taken as
     it is. The four times are the terms of ``linear``: per step, per prefill token, per decoding
-    request and per context token.
+    request and per context token. ``swap_alpha`` (a copy) and ``swap_bandwidth`` (bytes a second)
+    price the way to the host; ``None``: :mod:`kvsim.sim.host_link`.
     """
 
     source: str = key(
@@ -83,6 +85,8 @@ class Cost:
     per_prefill_token_ps: int | None = key(None, duration(), name="per_prefill_token")
     per_decode_seq_ps: int | None = key(None, duration(), name="per_decode_seq")
     per_context_token_ps: int | None = key(None, duration(), name="per_context_token")
+    swap_alpha_ps: int | None = key(None, duration(), name="swap_alpha")
+    swap_bytes_per_s: int | None = key(None, size(), name="swap_bandwidth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +158,18 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """``[preemption]``: who gives way when blocks run out, and how."""
+    """``[preemption]``: who gives way when blocks run out, and how.
 
-    victim: str = key("last", choice("last", later="first, least-progress, largest, ..."))
-    mode: str = key("recompute", choice("recompute", later="swap, auto"))
+    ``swap_space`` is host memory a rank (4 GiB: vLLM v0's default); ``swap_layout`` says whether a
+    block is a piece of memory for K and V of each layer, or one piece; with ``swap_overlap`` copies
+    run beside the step (the longer of the two counts), else before it.
+    """
+
+    victim: str = key("by-queue", policy(VICTIMS))
+    mode: str = key("recompute", choice(*MODES))
+    swap_space_bytes: int = key(4 * 2**30, size(or_zero=True, optional=False), name="swap_space")
+    swap_layout: str = key("per-layer", choice("per-layer", "per-block"))
+    swap_overlap: bool = key(False, flag())
     victim_moves_position: str = key("always", choice("always", "scheduled"))
 
 

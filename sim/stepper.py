@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kvsim.policies.allocators import make_allocator
 from kvsim.policies.batching import BATCHING, SchedulerState
+from kvsim.policies.batching.swapping import forget_swapped
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.predictor import PREDICTORS
-from kvsim.policies.preemption import VICTIMS
+from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
 from kvsim.sim.work_cost import StepWorkCost
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.cost import StepCost
+    from kvsim.sim.host_link import HostLink
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
 
@@ -99,11 +101,13 @@ class Stepper:
         seed: int = 0,
         audit: bool = False,
         listener: ScheduleListener | None = None,
+        link: HostLink | None = None,
     ) -> None:
         self.config = config
         self.recorder = recorder
         self.num_audited = 0
-        context = PolicyContext(config, cost=StepWorkCost(cost, config), seed=seed, truth=requests)
+        work = StepWorkCost(cost, config)
+        context = PolicyContext(config, cost=work, link=link, seed=seed, truth=requests)
         self._predictor = build(PREDICTORS.find(config.predictor), context)
         context = replace(context, predictor=self._predictor)
         allocator = make_allocator(context)
@@ -114,10 +118,12 @@ class Stepper:
             replace(context, truth=None),
             allocator,
             build(QUEUE_ORDERS.find(config.policy), context),
-            VICTIMS.find("lowest-priority" if config.policy == "priority" else "last"),
+            VICTIMS.find(config.victim),
+            MODES[config.preemption_mode](context),
         )
         self._batching = build(BATCHING.find(config.batching), context)
         self._cost = cost
+        self._link = link
         self._requests = requests
         self._in_flight: deque[Flight] = deque()
         self._depth = 2 if config.async_scheduling else 1
@@ -144,7 +150,7 @@ class Stepper:
             return False
         sequence = self._requests.sequence(index)
         self.state.waiting.push(sequence)
-        self.recorder.queue(now_ps, len(self.state.waiting))
+        self.recorder.queue(now_ps, self._num_waiting)
         return True
 
     def plan(self, now_ps: int) -> int | None:
@@ -157,15 +163,13 @@ class Stepper:
                 break
             self._launch(step, now_ps)
             self._refuse_looping(step, now_ps)
-        if not self._in_flight and len(self.state.waiting):
+        waiting = self._num_waiting
+        if not self._in_flight and waiting:
             self._refuse_stuck(now_ps)
             return self.plan(now_ps)
-        waiting = len(self.state.waiting)
         self.recorder.queue(now_ps, waiting, self.cause)
         self.recorder.set_waiting(now_ps, waiting > 0)
-        self._fragmented = waiting > 0 and self.state.allocator.fragmented(
-            self.state.waiting.head()
-        )
+        self._fragmented = waiting > 0 and self.state.allocator.fragmented(self._head())
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
@@ -205,7 +209,7 @@ class Stepper:
                 late.append(sequence.index)
                 if self._is_done(sequence):
                     self.state.waiting.remove(sequence)
-                    self.recorder.queue(now_ps, len(self.state.waiting))
+                    self.recorder.queue(now_ps, self._num_waiting)
             else:
                 sequence.owed -= 1
                 computed = sequence.computed - sequence.owed
@@ -242,9 +246,9 @@ class Stepper:
                 state.allocator.release(sequence)
                 break
         else:
-            sequence = next(waiting for waiting in state.waiting if waiting.index == index)
-            state.waiting.remove(sequence)
-            self.recorder.queue(now_ps, len(state.waiting))
+            out = (*state.swapped, *state.waiting)
+            sequence = next(waiting for waiting in out if waiting.index == index)
+            self._withdraw(sequence, now_ps)
         sequence.aborted = True
         self.recorder.aborted(index, now_ps)
 
@@ -258,15 +262,7 @@ class Stepper:
     def _launch(self, step: ScheduledStep, now_ps: int) -> None:
         """Put a step behind those in flight and count its tokens as computed."""
         recorder, allocator = self.recorder, self.state.allocator
-        for admission in step.admitted:
-            index = admission.sequence.index
-            recorder.admitted(index, now_ps, admission.hit_tokens, resumed=admission.resumed)
-            if self._predictor.predicts and not admission.resumed:
-                recorder.predicted(index, self._predictor.output_tokens(admission.sequence))
-        for preemption in step.preempted:
-            victim = preemption.sequence
-            recorder.preempted(victim.index, preemption.lost_tokens)
-            self._release_account(victim, preemption.lost_tokens, now_ps)
+        self._note_moves(step, now_ps)
         items = []
         prefills: list[tuple[int, int]] = []
         contexts: list[int] = []
@@ -291,6 +287,8 @@ class Stepper:
             sum(contexts),
             [sum(min(context, window) for context in contexts) for window in self._windows],
         )
+        if self._link is not None:
+            duration_ps = self._with_copies(step, duration_ps)
         recorder.num_steps += 1
         recorder.num_steps_outside += not inside
         start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
@@ -299,12 +297,68 @@ class Stepper:
         if self._listener is not None:
             self._listener.called(self, flight)
 
+    def _note_moves(self, step: ScheduledStep, now_ps: int) -> None:
+        """Who entered, was put out, or came back from the host in a call."""
+        recorder = self.recorder
+        for admission in step.admitted:
+            index = admission.sequence.index
+            recorder.admitted(index, now_ps, admission.hit_tokens, resumed=admission.resumed)
+            if self._predictor.predicts and not admission.resumed:
+                recorder.predicted(index, self._predictor.output_tokens(admission.sequence))
+            if admission.resumed:
+                self._judge(admission.sequence, admission.hit_tokens)
+        for preemption in step.preempted:
+            victim = preemption.sequence
+            if preemption.swapped_blocks:
+                recorder.swapped_out(victim.index, preemption.swapped_blocks)
+            else:
+                recorder.preempted(victim.index, preemption.computed)
+            self._release_account(victim, preemption.computed, now_ps)
+        for sequence, num_blocks, hit_tokens in step.swapped_in:
+            recorder.swapped_in_blocks += num_blocks
+            sequence.last_block_ps = now_ps
+            self._judge(sequence, hit_tokens)
+
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""
-        sequence = self.state.waiting.pop()
+        sequence = self._head()
+        self._withdraw(sequence, now_ps)
         self.recorder.refused(sequence.index, "does not fit even when nothing else runs")
         self._refused.append(sequence.index)
-        self.recorder.queue(now_ps, len(self.state.waiting))
+
+    @property
+    def _num_waiting(self) -> int:
+        """Requests that are in the engine and do not run, those on the host included."""
+        return len(self.state.waiting) + len(self.state.swapped)
+
+    def _head(self) -> Sequence:
+        """Who is next to enter."""
+        return self.state.swapped[0] if self.state.swapped else self.state.waiting.head()
+
+    def _withdraw(self, sequence: Sequence, now_ps: int) -> None:
+        """Take a sequence that does not run out of the engine."""
+        state = self.state
+        if sequence in state.swapped:
+            state.swapped.remove(sequence)
+            forget_swapped(state, sequence)
+        else:
+            state.waiting.remove(sequence)
+        self.recorder.queue(now_ps, self._num_waiting)
+
+    def _judge(self, sequence: Sequence, hit_tokens: int) -> None:
+        """A victim runs again: tell the mode, and note whether its choice was right."""
+        judgement = self.state.mode.returned(sequence, hit_tokens)
+        if judgement is not None:
+            self.recorder.judged(swapped=judgement.swapped, right=judgement.right)
+
+    def _with_copies(self, step: ScheduledStep, duration_ps: int) -> int:
+        """Duration of a step with the blocks that it moves to the host and back."""
+        assert self._link is not None
+        out = sum(preemption.swapped_blocks for preemption in step.preempted)
+        back = sum(swap_in.num_blocks for swap_in in step.swapped_in)
+        copying_ps = self._link.copy_ps(out) + self._link.copy_ps(back)
+        self.recorder.copying_ps += copying_ps
+        return self._link.step_ps(duration_ps, copying_ps)
 
     def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:
         """Refuse a victim where sequences put each other out for ever.
@@ -323,17 +377,16 @@ class Stepper:
             self._num_barren = 0
             return
         self._num_barren += bool(step.preempted)
-        in_system = len(self.state.running) + len(self.state.waiting)
+        in_system = len(self.state.running) + self._num_waiting
         if self._num_barren > 2 * (in_system + self._recompute_calls):
             self._num_barren = 0
             sequence = step.preempted[-1].sequence
-            self.state.waiting.remove(sequence)
+            self._withdraw(sequence, now_ps)
             sequence.aborted = True  # a late token is dropped
             self.recorder.refused(
                 sequence.index, "it and others put each other out and get no further"
             )
             self._refused.append(sequence.index)
-            self.recorder.queue(now_ps, len(self.state.waiting))
 
     def _is_done(self, sequence: Sequence) -> bool:
         """The truth about lengths, asked only when results are applied."""
@@ -367,7 +420,10 @@ class Stepper:
         )
         hole = blank if self._fragmented else 0
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
+        self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)
         self.recorder.num_evicted_blocks = state.allocator.num_evicted
+        self.recorder.num_host_full = state.mode.num_host_full
+        self.recorder.peak_host_blocks = state.mode.host.peak_used
         self._since_ps = now_ps
 
     def check_invariants(self) -> None:
@@ -381,6 +437,9 @@ class Stepper:
             assert state.allocator.num_held(sequence), f"{sequence} has no block"
         held = state.allocator.owners()
         assert held == {sequence.index for sequence in state.running}, "blocks without an owner"
+        state.mode.host.check_invariants()
+        out = {sequence.index for sequence in state.swapped}
+        assert state.mode.host.owners() == out, "host blocks without an owner"
 
     def name_of(self, index: int) -> str:
         """Name of a request."""

@@ -56,6 +56,9 @@ class TtftParts:
         for admission in flight.step.admitted:
             index = admission.sequence.index
             self._admitted_ps.setdefault(index, flight.call_ps)
+        back = [one.sequence for one in flight.step.admitted]
+        back += [one.sequence for one in flight.step.swapped_in]
+        for index in (sequence.index for sequence in back):
             since_ps = self._out_since_ps.pop(index, None)
             if since_ps is not None and waiting_for_first[index] < 0:
                 self._out_ps[index] += max(flight.call_ps - since_ps, 0)

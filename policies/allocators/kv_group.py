@@ -36,6 +36,7 @@ class GroupTables:
         self._block_size = block_size
         self._retention_interval = retention_interval
         self._num_keyed: dict[int, int] = {}
+        self._swapped: dict[int, tuple[int, int]] = {}  # leading null entries, blocks
         if sliding_window is None:
             self._cap_blocks: int | None = None
             self._run_blocks = 0
@@ -147,8 +148,33 @@ class GroupTables:
         self._pool.release(reversed(self.tables.pop(sequence.index)))
         del self._num_keyed[sequence.index]
 
+    def swap_out(self, sequence: Sequence) -> None:
+        """Give up all blocks, but remember how many entries were null and how many blocks."""
+        table = self.tables[sequence.index]
+        num_null = sum(block is self._pool.null for block in table)
+        self._swapped[sequence.index] = (num_null, len(table) - num_null)
+        self.release(sequence)
+
+    def num_needed_at_swap_in(self, sequence: Sequence, tokens: int) -> int:
+        """New blocks for a swapped sequence that will have ``tokens`` computed tokens."""
+        num_null, num_blocks = self._swapped[sequence.index]
+        return max(-(-tokens // self._block_size) - num_null, num_blocks)
+
+    def swap_in(self, sequence: Sequence, tokens: int) -> None:
+        """Rebuild the table of new blocks, and take those that ``tokens`` need beyond it."""
+        num_null, num_blocks = self._swapped.pop(sequence.index)
+        blocks = self._pool.take(num_blocks)
+        self.tables[sequence.index] = [self._pool.null] * num_null + blocks
+        self._num_keyed[sequence.index] = num_null
+        self.extend(sequence, tokens)
+
+    def forget(self, sequence: Sequence) -> None:
+        """Drop what is remembered of a swapped sequence."""
+        del self._swapped[sequence.index]
+
     def check_invariants(self) -> None:
         """Verify that no table holds a free block."""
+        assert not self.tables.keys() & self._swapped.keys(), "a swapped sequence has a table"
         for table in self.tables.values():
             for block in table:
                 assert block is self._pool.null or block.ref_count > 0, f"{block} is held but free"

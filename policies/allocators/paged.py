@@ -136,6 +136,39 @@ class PagedAllocator:
         for group in self.groups:
             group.release(sequence)
 
+    # ---- to the host and back ----------------------------------------------------------------
+
+    def swap_out(self, sequence: Sequence) -> None:
+        """Give up all blocks, as :meth:`release` does, but keep the shape of the tables."""
+        for group in self.groups:
+            group.swap_out(sequence)
+
+    def swap_in_refusal(self, sequence: Sequence, new_tokens: int, *, idle: bool) -> str | None:
+        """Why a swapped sequence cannot come back now, with room for ``new_tokens`` more.
+
+        The watermark counts as at admission (vLLM v0, ``can_swap_in``).
+        """
+        tokens = sequence.computed + new_tokens
+        needed = sum(group.num_needed_at_swap_in(sequence, tokens) for group in self.groups)
+        if needed > self.pool.num_free:
+            return "blocks"
+        keep = 0 if idle else self._watermark_blocks
+        return "admission rule" if needed + keep > self.pool.num_free else None
+
+    def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
+        """Give it blocks of its own for all it had and ``new_tokens`` more; full ones get keys."""
+        tokens = sequence.computed + new_tokens
+        for group in self.groups:
+            group.swap_in(sequence, tokens)
+        self.set_keys(sequence, min(tokens, sequence.known))
+
+    def forget_swapped(self, sequence: Sequence) -> None:
+        """A swapped sequence will not come back."""
+        for group in self.groups:
+            group.forget(sequence)
+
+    # ---- accounts ----------------------------------------------------------------------------
+
     @property
     def num_evicted(self) -> int:
         """Cached blocks lost so far."""

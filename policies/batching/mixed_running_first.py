@@ -4,15 +4,16 @@ Mirrors ``Scheduler.schedule`` of vLLM 0.32.0 (v1/core/sched/scheduler.py). Ther
 phase and no decode phase: each sequence in turn gets ``known - computed`` tokens, cut by the token
 budget, until the budget is used up. Running sequences take blocks past watermark and reserve and
 preempt when they lack one; in a step that preempted nobody enters. Of the queue only the head is
-tried.
+tried. (Those on the host, which vLLM v1 has none of, come before the queue.)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.policies.batching.base import Admission, Item, Preemption, ScheduledStep
+from kvsim.policies.batching.base import Admission, Item, ScheduledStep
 from kvsim.policies.batching.predicted_room import lacks_predicted_room
+from kvsim.policies.batching.swapping import bring_back, put_out
 
 if TYPE_CHECKING:
     from kvsim.policies.batching.base import SchedulerState
@@ -31,7 +32,10 @@ class MixedRunningFirst:
         budget = self._serve_running(state, step, cap, self._budget(state))
         if step.preempted:
             step.waits_for = "blocks"
-        else:
+            return step
+        if state.swapped:
+            budget = bring_back(state, step, lambda s: min(self._wanted(state, s), cap), budget)
+        if not state.swapped:
             self._admit_waiting(state, step, cap, budget)
         return step
 
@@ -60,7 +64,7 @@ class MixedRunningFirst:
                 position += 1
                 continue
             while not state.allocator.grow(sequence, tokens):
-                victim = state.victim(running)
+                victim = state.victim(running, state)
                 earlier, returned = self._preempt(state, step, victim)
                 budget += returned
                 moves = config.victim_moves_position == "always" or returned > 0
@@ -96,12 +100,7 @@ class MixedRunningFirst:
                 returned = item.num_tokens
                 del step.items[number]
                 break
-        state.allocator.release(victim)
-        step.preempted.append(Preemption(victim, victim.computed))
-        victim.computed = 0
-        victim.owed = victim.in_flight = 0
-        victim.num_preemptions += 1
-        state.waiting.push_preempted(victim)
+        put_out(state, step, victim)
         return place, returned
 
     def _admit_waiting(

@@ -22,9 +22,9 @@ class GuardedBatching(Guard["Batching"]):
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
         """One scheduling call, checked; O(running)."""
-        num_before = len(state.running) + len(state.waiting)
+        num_before = _count(state)
         step = cast("ScheduledStep", self.call("compose", state))
-        num_after = len(state.running) + len(state.waiting)
+        num_after = _count(state)
         self.require(
             num_after == num_before,
             f"of {num_before} sequences that ran or waited, {num_after} are left after compose",
@@ -57,3 +57,7 @@ class GuardedBatching(Guard["Batching"]):
             self.require(
                 1 <= num_tokens <= most, f"{sequence} gets {num_tokens} tokens of {most} it has"
             )
+
+
+def _count(state: SchedulerState) -> int:
+    return len(state.running) + len(state.waiting) + len(state.swapped)

@@ -9,7 +9,8 @@ from kvsim.policies.guards.guard import BrokenRuleError
 if TYPE_CHECKING:
     from collections.abc import Sequence as SequenceOf
 
-    from kvsim.policies.preemption import Victim
+    from kvsim.policies.batching.base import SchedulerState
+    from kvsim.policies.preemption.victims import Victim
     from kvsim.policies.sequence import Sequence
 
 
@@ -17,9 +18,9 @@ def guarded_victim(name: str, victim: object) -> Victim:
     """A stranger's function, whose answer is checked."""
     function = cast("Victim", victim)
 
-    def checked(running: SequenceOf[Sequence]) -> Sequence:
+    def checked(running: SequenceOf[Sequence], state: SchedulerState) -> Sequence:
         try:
-            chosen = function(running)
+            chosen = function(running, state)
         except Exception as error:
             what = f"it raised {type(error).__name__}: {error}"
             raise BrokenRuleError(f"victim policy {name!r} broke a rule: {what}") from error

@@ -12,7 +12,7 @@ from kvsim.policies.batching import SchedulerState
 from kvsim.policies.batching.predicted_room import lacks_predicted_room
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.predictor import MaxTokens
-from kvsim.policies.preemption import last
+from kvsim.policies.preemption.victims import last
 from kvsim.policies.queue_order import FCFS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence

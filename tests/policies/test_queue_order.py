@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.predictor import NoPrediction
-from kvsim.policies.preemption import VICTIMS, last, lowest_priority
 from kvsim.policies.queue_order import FCFS, QUEUE_ORDERS, Priority, QueueOrder
 from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import SchedulerConfig
@@ -356,16 +355,3 @@ def test_without_predictions_fair_charges_prompts() -> None:
 def test_an_unknown_order_lists_the_choices() -> None:
     with pytest.raises(ValueError, match="'lifo' is unknown; choose one of fcfs, priority, sjf"):
         QUEUE_ORDERS.find("lifo")
-
-
-def test_victims() -> None:
-    running = [
-        make_sequence(0, priority=1, arrival_ps=3),
-        make_sequence(1, priority=2, arrival_ps=3),
-        make_sequence(2, priority=2, arrival_ps=5),
-        make_sequence(3, priority=2, arrival_ps=5),
-        make_sequence(4, priority=0, arrival_ps=9),
-    ]
-    assert last(running).index == 4
-    assert lowest_priority(running).index == 2  # the first of equals
-    assert VICTIMS.builtins == {"last": last, "lowest-priority": lowest_priority}

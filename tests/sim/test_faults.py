@@ -156,7 +156,7 @@ SCHEDULING = [
     fault(
         "FCFS victim is the first",
         "micro",
-        (MixedRunningFirst, "_serve_running", "state.victim(running)", "running[0]"),
+        (MixedRunningFirst, "_serve_running", "state.victim(running, state)", "running[0]"),
     ),
     fault(
         "waiting scanned after a preemption",
@@ -239,8 +239,8 @@ SCHEDULING = [
         (
             MixedRunningFirst,
             "_serve_running",
-            "state.victim(running)",
-            "state.victim(running[::-1])",
+            "state.victim(running, state)",
+            "state.victim(running[::-1], state)",
         ),
     ),
 ]

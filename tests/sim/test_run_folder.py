@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from kvsim.sim import run_folder
+from kvsim.sim.memory_shares import STATES
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.run_folder import write_run
 from kvsim.sim.run_place import check_run_folder
@@ -67,7 +68,7 @@ def test_tables_on_disk_equal_the_frames(
         )
     series = pd.read_parquet(tmp_path / "series.parquet")
     assert series.equals(run.series)
-    states = [name for name in series.columns if name.endswith("_bytes")]
+    states = [f"{state}_bytes" for state in STATES]
     assert np.allclose(series[states].sum(axis=1), 17_700), "states add up to the pool"
     assert series["seconds"].sum() == pytest.approx(0.31)
 

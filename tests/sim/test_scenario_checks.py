@@ -156,3 +156,8 @@ def test_fair_needs_a_trace_that_tells_users_apart(session: list[str] | None) ->
         simulate(trace, fair)
     trace.session = ["", "ann"]
     assert simulate(trace, fair).engine.reason == 'policy "fair" breaks the order of admission'
+
+
+def test_most_remaining_needs_a_predictor() -> None:
+    with pytest.raises(ValueError, match=r"'most-remaining' needs guesses .* choose another"):
+        set_up(Scenario.load("vllm-0.32").with_values({"preemption.victim": "most-remaining"}))

@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import PagedAllocator
+from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
+from kvsim.sim.host_link import HostLink
 from kvsim.sim.memory_shares import PoolShape, all_time, while_waiting
 from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
 from kvsim.sim.requests import Requests
@@ -42,7 +44,7 @@ GROUPS = (
 
 @st.composite
 def configs(draw: st.DrawFn) -> SchedulerConfig:
-    """Rules under which every run ends.
+    """Rules under which every run ends, or refuses who puts others out for ever.
 
     Without the reserve two requests of equal priority and arrival may put each other out for ever.
     """
@@ -50,6 +52,8 @@ def configs(draw: st.DrawFn) -> SchedulerConfig:
     groups = draw(st.sampled_from(GROUPS))  # those with a window get room for a lone sequence
     policy = draw(st.sampled_from(["fcfs", "fcfs", "priority"]))
     block_size = draw(st.sampled_from([1, 2, 4]))
+    asynchronous = draw(st.booleans())
+    modes = ["recompute"] if asynchronous else ["recompute", "swap", "swap", "auto"]
     pool_tokens = draw(st.integers(18, 40) if groups == FULL else st.integers(60, 80))
     return SchedulerConfig(
         block_size=block_size,
@@ -63,7 +67,10 @@ def configs(draw: st.DrawFn) -> SchedulerConfig:
         policy=policy,
         watermark=draw(st.sampled_from([0.0, 0.1])),
         scheduler_reserve_full_isl=policy == "priority" or draw(st.booleans()),
-        async_scheduling=draw(st.booleans()),
+        async_scheduling=asynchronous,
+        victim=draw(st.sampled_from(sorted(VICTIMS.builtins.keys() - {"most-remaining"}))),
+        preemption_mode=draw(st.sampled_from(modes)),
+        num_host_blocks=draw(st.integers(0, 30)),
         prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
         kv_groups=groups,
         freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
@@ -96,6 +103,7 @@ def traces(draw: st.DrawFn) -> Trace:
     )
 
 
+LINK = HostLink(alpha_ps=7, bytes_per_s=10**11, block_bytes=3, copies_per_block=2)
 COSTS = st.builds(
     LinearCost,
     st.sampled_from([0, 1500, 5000]),
@@ -128,6 +136,8 @@ class Account(Stepper):
         self.since: dict[int, tuple[str, int]] = {}  # where a request is, since when
         self.visits = {"waiting": 0, "running": 0}
         self.sojourns = 0
+        self.on_host: dict[int, tuple[int, int, int]] = {}  # index: since when, blocks, computed
+        self.host_block_ps = 0
 
     # ---- visits ----
 
@@ -149,7 +159,23 @@ class Account(Stepper):
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         for preemption in flight.step.preempted:
-            self._move(preemption.sequence.index, "waiting", flight.call_ps)
+            victim = preemption.sequence
+            self._move(victim.index, "waiting", flight.call_ps)
+            if preemption.swapped_blocks:
+                assert victim.computed == preemption.computed, "swapped tokens are lost"
+                self.on_host[victim.index] = (
+                    flight.call_ps,
+                    preemption.swapped_blocks,
+                    victim.computed,
+                )
+        for swap_in in flight.step.swapped_in:
+            index = swap_in.sequence.index
+            self._move(index, "running", flight.call_ps)
+            since_ps, num_blocks, computed = self.on_host.pop(index)
+            assert swap_in.num_blocks == num_blocks
+            past = next(item.past for item in flight.items if item.sequence is swap_in.sequence)
+            assert past == computed, "swapped tokens are lost"
+            self.host_block_ps += num_blocks * (flight.call_ps - since_ps)
         for admission in flight.step.admitted:
             self._move(admission.sequence.index, "running", flight.call_ps)
         for item in flight.items:
@@ -194,7 +220,7 @@ class Account(Stepper):
         self.snapshots.append(
             Snapshot(
                 now_ps,
-                len(self.state.waiting) > 0,
+                len(self.state.waiting) + len(self.state.swapped) > 0,
                 len(self.state.running),
                 sum(block.key is None for block in queued),
                 sum(block.key is not None for block in queued),
@@ -261,7 +287,7 @@ def test_integrals_against_every_block_and_visit(
 ) -> None:
     requests = Requests(trace, config, assume_max_tokens(trace, "model", config.max_model_len))
     recorder = Recorder(len(trace))
-    account = Account(config, cost, requests, recorder)
+    account = Account(config, cost, requests, recorder, link=LINK)
     Driver(account, requests).run()
     assert set(recorder.status) <= {FINISHED, REFUSED}
     assert 0 < account.num_audited <= len(account.snapshots)
@@ -278,3 +304,6 @@ def test_integrals_against_every_block_and_visit(
     assert integrals["running"] == account.visits["running"]
     assert integrals["waiting"] == account.visits["waiting"] == sum(recorder.waited_ps.values())
     assert integrals["running"] + integrals["waiting"] == account.sojourns
+    assert integrals["host"] == account.host_block_ps
+    assert recorder.swapped_out_blocks >= recorder.swapped_in_blocks
+    assert recorder.num_swaps <= recorder.num_preemptions

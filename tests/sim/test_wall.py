@@ -67,7 +67,7 @@ CHOOSE: Final[dict[str, Callable[[str], Rules]]] = {
     "predictor": lambda name: {"predictor": name, "policy": "fcfs" if name == "none" else "sjf"},
     "queue": lambda name: {"policy": name},
     "reservation": lambda name: CONTIGUOUS | {"reservation": name},
-    "victim": lambda name: {"policy": "priority" if name == "lowest-priority" else "fcfs"},
+    "victim": lambda name: {"victim": name},
 }
 """How a run is told to use a policy of each kind."""
 
@@ -102,7 +102,7 @@ class Decisions:
             "times": [flight.call_ps, flight.start_ps, flight.end_ps],
             "items": [[item.sequence.index, item.num_tokens, item.past] for item in step.items],
             "admitted": [[a.sequence.index, a.hit_tokens, a.resumed] for a in step.admitted],
-            "preempted": [[p.sequence.index, p.lost_tokens] for p in step.preempted],
+            "preempted": [[p.sequence.index, p.computed] for p in step.preempted],
             "waits_for": step.waits_for,
             "evicted": state.allocator.num_evicted,
         }
