@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from kvsim.sim.scenario import Scenario
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
-_ITERATION_LEVEL = "batching.policy = 'iteration-level'"
 
 
 def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
@@ -41,17 +40,6 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
             raise ValueError(
                 f"{_CONTIGUOUS} reserves for full attention in all layers; this model has windows "
                 "or several KV groups"
-            )
-    if batching.policy == "iteration-level":
-        if engine.max_num_batched_tokens is not None:
-            raise ValueError(
-                f"{_ITERATION_LEVEL} has no token budget: engine.max_num_batched_tokens "
-                f"(={engine.max_num_batched_tokens}) belongs to another policy"
-            )
-        if batching.long_prefill_token_threshold > 0:
-            raise ValueError(
-                f"{_ITERATION_LEVEL} has no chunks: batching.long_prefill_token_threshold "
-                f"(={batching.long_prefill_token_threshold}) belongs to another policy"
             )
 
 

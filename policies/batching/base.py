@@ -38,18 +38,31 @@ class Preemption(NamedTuple):
     lost_tokens: int
 
 
+class Dropped(NamedTuple):
+    """One waiting sequence that can never enter, and why."""
+
+    sequence: Sequence
+    reason: str
+
+
 @dataclass(slots=True)
 class ScheduledStep:
     """The result of one scheduling call, in the engine's order.
 
+    ``dropped``: sequences taken out of the queue that can never enter, each with the reason.
     ``waits_for``: why the head of the queue stays out (one of ``Recorder`` causes), ``None`` where
-    nobody waits.
+    nobody waits. ``ends_together``: who ends in this step keeps memory, seat and its row of the
+    batch until nobody runs any more. ``padded_to``: tokens that every row of the batch spans, those
+    of ended members too; 0 where rows are not padded.
     """
 
     items: list[Item] = field(default_factory=list)
     admitted: list[Admission] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     waits_for: str | None = None
+    ends_together: bool = False
+    padded_to: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -59,13 +72,17 @@ class ScheduledStep:
 
 @dataclass(slots=True)
 class SchedulerState:
-    """What batching decides on: queue, running list (in order of admission), memory."""
+    """What batching decides on: queue, running list (in order of admission), memory.
+
+    ``ended``: members of a batch that ends together which have ended, but still hold memory.
+    """
 
     context: PolicyContext
     allocator: Allocator
     waiting: QueueOrder
     victim: Callable[[list[Sequence]], Sequence]
     running: list[Sequence] = field(default_factory=list)
+    ended: list[Sequence] = field(default_factory=list)
 
     @property
     def config(self) -> SchedulerConfig:
