@@ -7,7 +7,7 @@ the recorder's integrals exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,20 +40,40 @@ GROUPS = (
 )
 
 
+BATCHINGS: tuple[dict[str, Any], ...] = (
+    {"batching": "iteration-level"},
+    {"batching": "prefill-first", "new_token_ratio": 0.05, "clip_max_new_tokens": 6},
+    {"batching": "prefill-first", "prefill_rule": "watermark", "enable_chunked_prefill": False},
+    {"batching": "static", "enable_prefix_caching": False},
+    {"batching": "token-budget", "enable_chunked_prefill": False, "max_num_batched_tokens": 20},
+    {"batching": "no-evict"},
+)
+"""Policies other than that of vLLM v1, and what they need."""
+
+
 @st.composite
-def configs(draw: st.DrawFn) -> SchedulerConfig:
+def other_configs(draw: st.DrawFn) -> SchedulerConfig:
+    """Every other batching, with full attention; all but one wait for the results of a step."""
+    rules = draw(st.sampled_from(BATCHINGS))
+    overlaps = rules["batching"] in {"no-evict", "iteration-level"}
+    config = draw(configs(groups=(FULL,)))
+    return replace(config, async_scheduling=overlaps and config.async_scheduling, **rules)
+
+
+@st.composite
+def configs(draw: st.DrawFn, groups: tuple[tuple[KVGroup, ...], ...] = GROUPS) -> SchedulerConfig:
     """Rules under which every run ends.
 
     Without the reserve two requests of equal priority and arrival may put each other out for ever.
     """
     chunked = draw(st.booleans())
-    groups = draw(st.sampled_from(GROUPS))  # those with a window get room for a lone sequence
+    kv_groups = draw(st.sampled_from(groups))  # those with a window get room for a lone sequence
     policy = draw(st.sampled_from(["fcfs", "fcfs", "priority"]))
     block_size = draw(st.sampled_from([1, 2, 4]))
-    pool_tokens = draw(st.integers(18, 40) if groups == FULL else st.integers(60, 80))
+    pool_tokens = draw(st.integers(18, 40) if kv_groups == FULL else st.integers(60, 80))
     return SchedulerConfig(
         block_size=block_size,
-        num_gpu_blocks=1 + pool_tokens // block_size * len(groups),
+        num_gpu_blocks=1 + pool_tokens // block_size * len(kv_groups),
         max_num_batched_tokens=draw(st.integers(4, 24)) if chunked else MODEL_LEN,
         max_num_seqs=draw(st.integers(1, 4)),
         max_model_len=MODEL_LEN,
@@ -65,7 +85,7 @@ def configs(draw: st.DrawFn) -> SchedulerConfig:
         scheduler_reserve_full_isl=policy == "priority" or draw(st.booleans()),
         async_scheduling=draw(st.booleans()),
         prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
-        kv_groups=groups,
+        kv_groups=kv_groups,
         freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
     )
 
@@ -112,6 +132,7 @@ class Snapshot:
     time_ps: int
     requests_wait: bool
     num_running: int
+    ended: set[int]
     blank: int
     cached: int
     owners: dict[int, list[tuple[tuple[int, int], int, int]]]  # id: (residency, place, computed)
@@ -178,7 +199,7 @@ class Account(Stepper):
         pool = allocator.pool
         owners: dict[int, list[tuple[tuple[int, int], int, int]]] = {}
         owned: dict[int, Block] = {}
-        for sequence in self.state.running:
+        for sequence in (*self.state.running, *self.state.ended):
             residency = (sequence.index, sequence.num_preemptions)
             for group in allocator.groups:
                 for place, block in enumerate(group.tables[sequence.index]):
@@ -193,6 +214,7 @@ class Account(Stepper):
                 now_ps,
                 len(self.state.waiting) > 0,
                 len(self.state.running),
+                {sequence.index for sequence in self.state.ended},
                 sum(block.key is None for block in queued),
                 sum(block.key is not None for block in queued),
                 owners,
@@ -204,7 +226,7 @@ class Account(Stepper):
     def slots(self, snapshot: Snapshot) -> dict[str, int]:
         """Slots of the pool by what they hold, and sequences running."""
         size = self.config.block_size
-        found = dict.fromkeys(("token", "duplicate", "future", "never"), 0)
+        found = dict.fromkeys(("token", "duplicate", "future", "never", "padding"), 0)
         for number, owners in snapshot.owners.items():
             fills = []
             for residency, place, computed in owners:
@@ -217,7 +239,7 @@ class Account(Stepper):
             assert len(fills) == 1 or fills[0][0] == size, "a shared block is not full"
             now, final = fills[0]
             assert number not in snapshot.keys or now == size, "a block with a key is not full"
-            found["token"] += now
+            found["padding" if owners[0][0][0] in snapshot.ended else "token"] += now
             found["future"] += final - now
             found["never"] += size - final
         keys = list(snapshot.keys.values())
@@ -226,7 +248,6 @@ class Account(Stepper):
         blank = snapshot.blank * size
         waits = snapshot.requests_wait
         return found | {
-            "padding": 0,
             "hole": 0,
             "blocked": blank if waits else 0,
             "cached": snapshot.cached * size,
@@ -256,6 +277,18 @@ def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
 def test_integrals_against_every_block_and_visit(
     config: SchedulerConfig, trace: Trace, cost: LinearCost
 ) -> None:
+    assert_accounts_agree(config, trace, cost)
+
+
+@settings(max_examples=max(300, settings().max_examples))
+@given(other_configs(), traces(), COSTS)
+def test_integrals_of_every_other_batching(
+    config: SchedulerConfig, trace: Trace, cost: LinearCost
+) -> None:
+    assert_accounts_agree(config, trace, cost)
+
+
+def assert_accounts_agree(config: SchedulerConfig, trace: Trace, cost: LinearCost) -> None:
     requests = Requests(trace, config, assume_max_tokens(trace, "model", config.max_model_len))
     recorder = Recorder(len(trace))
     account = Account(config, cost, requests, recorder)
