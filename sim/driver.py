@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
-from kvsim.sim.engine_choice import can_leap
-from kvsim.sim.leaper import Leaper
+from kvsim.sim.engine_choice import LEAPERS, can_leap
 from kvsim.sim.recorder import MAX_FLIPS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.session_driver import SessionDriver
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from kvsim.sim.cost import StepCost
     from kvsim.sim.host_link import HostLink
     from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.leaper import Leaper
     from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -204,7 +204,8 @@ def run(
     """
     requests = Requests(trace, config, max_tokens)
     span_ps = max(requests.arrival_ps, default=0)
-    max_flips = MAX_FLIPS if config.allocator == "paged" else None
+    grows_steadily = (config.allocator, config.batching) == ("paged", "mixed-running-first")
+    max_flips = MAX_FLIPS if grows_steadily else None
     recorder = Recorder(len(trace), span_ps, max_flips=max_flips)
     recorder.arrival_ps = requests.arrival_ps
     able, reason = can_leap(config, requests)
@@ -215,7 +216,8 @@ def run(
             config, cost, requests, recorder, seed=seed, audit=audit, listener=listener, link=link
         )
     else:
-        engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
+        leaper = LEAPERS[config.batching]
+        engine = leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
     on_boundary = None
     if on_progress is not None:
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
 _PREDICTED_ROOM = ("mixed-running-first", "iteration-level")
-_ITERATION_LEVEL = "batching.policy = 'iteration-level'"
-_BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level")
+SGLANG = ("prefill-first", "new-token-ratio")
+_BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level", "prefill-first")
 
 
 def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
@@ -54,17 +54,6 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
             "preemption.victim = 'most-remaining' needs guesses of answer lengths: "
             "predictor.kind = 'none' gives none, choose another predictor"
         )
-    if batching.policy == "iteration-level":
-        if engine.max_num_batched_tokens is not None:
-            raise ValueError(
-                f"{_ITERATION_LEVEL} has no token budget: engine.max_num_batched_tokens "
-                f"(={engine.max_num_batched_tokens}) belongs to another policy"
-            )
-        if batching.long_prefill_token_threshold > 0:
-            raise ValueError(
-                f"{_ITERATION_LEVEL} has no chunks: batching.long_prefill_token_threshold "
-                f"(={batching.long_prefill_token_threshold}) belongs to another policy"
-            )
 
 
 def _check_predictions(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
@@ -112,6 +101,11 @@ def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
         raise ValueError(
             f"preemption.mode = {mode!r}: batching.policy = {scenario.batching.policy!r} brings "
             f"nobody back from the host, {' and '.join(_BATCHINGS_THAT_SWAP)} do"
+        )
+    if (scenario.batching.policy, scenario.batching.prefill_rule) == SGLANG:
+        raise ValueError(
+            f"preemption.mode = {mode!r}: batching.prefill_rule = 'new-token-ratio' retracts, it "
+            "never swaps; 'watermark' does"
         )
     if asynchronous:
         raise ValueError(

@@ -38,10 +38,16 @@ if TYPE_CHECKING:
             ...
 
 
-def put_out(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> None:
+def put_out(
+    state: SchedulerState,
+    step: ScheduledStep,
+    victim: Sequence,
+    requeue: Callable[[Sequence], None],
+) -> None:
     """Take a victim's blocks: to the host where the mode says so, else for good.
 
-    It is out of ``running`` already. Only who was swapped keeps its computed tokens.
+    It is out of ``running`` already. Only who was swapped keeps its computed tokens; others go to
+    where ``requeue`` puts them.
     """
     mode = state.mode
     num_blocks = state.allocator.num_held(victim)
@@ -56,7 +62,7 @@ def put_out(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> Non
     else:
         state.allocator.release(victim)
         victim.computed = 0
-        state.waiting.push_preempted(victim)
+        requeue(victim)
 
 
 def bring_back(

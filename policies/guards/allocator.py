@@ -35,6 +35,19 @@ class GuardedAllocator(Guard["Allocator"]):
         """Cached blocks lost so far."""
         return self._policy.num_evicted
 
+    @property
+    def num_spare(self) -> int:
+        """Blocks that can be handed out."""
+        return self._policy.num_spare
+
+    def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
+        """Spare blocks that a waiting sequence would take."""
+        return cast("int", self.call("num_wanted", sequence, hit, tokens))
+
+    def num_lacking(self, sequence: Sequence, tokens: int) -> int:
+        """Spare blocks that a running sequence would take."""
+        return cast("int", self.call("num_lacking", sequence, tokens))
+
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit; the last known token is always computed."""
         hit = cast("Hit", self.call("find_hit", sequence))

