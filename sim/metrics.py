@@ -58,6 +58,7 @@ def summarise_run(
         "memory": _memory(recorder, pool),
         "cache": _cache(columns, recorder),
         "preemptions": _preemptions(columns, recorder),
+        "relocations": _relocations(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
         "cost": _cost(recorder, cost_source),
@@ -220,6 +221,21 @@ def _preemptions(columns: RequestColumns, recorder: Recorder) -> Summary:
         "lost_tokens": lost,
         "resume_hit_tokens": again,
         "recomputed_tokens": lost - again,
+    }
+
+
+def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
+    counts = recorder.relocations
+    if counts is None:
+        return None
+    return {
+        "grown_in_place": counts.num_grown,
+        "moved": counts.num_moved,
+        "moved_bytes": counts.moved_tokens * pool.block_bytes,
+        "preempted": counts.num_lacking,
+        "slid": counts.num_slid,
+        "slid_bytes": counts.slid_tokens * pool.block_bytes,
+        "copy_s": recorder.copy_ps / PS_PER_S,
     }
 
 

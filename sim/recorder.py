@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.gap_histogram import GapHistogram
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.relocations import Relocations
 
 MAX_WINDOWS: Final = 1024
 FIRST_WIDTH_PS: Final = 2**33  # about 8.6 ms; doubled as the run grows
@@ -78,6 +81,10 @@ class Recorder:
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first.
     num_stalls, longest_stall_ps, num_steps, num_evicted_blocks, num_preemptions : int
+    relocations : Relocations or None
+        What became of outgrown and slid runs; ``None`` where none can be.
+    copy_ps : int
+        Time in which KV was copied for them.
     refusals : dict of int to str
         Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
@@ -123,6 +130,8 @@ class Recorder:
         self.num_steps = 0
         self.num_evicted_blocks = 0
         self.num_preemptions = 0
+        self.relocations: Relocations | None = None
+        self.copy_ps = 0
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.end_ps = 0

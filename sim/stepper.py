@@ -116,6 +116,7 @@ class Stepper:
         self._recompute_calls = -(-config.max_model_len // chunk)
         self._since_ps = 0
         self._fragmented = False
+        self._num_copied = 0
         self.last_call_ps = -1
         self._windows = [
             group.sliding_window for group in config.kv_groups if group.sliding_window is not None
@@ -272,6 +273,7 @@ class Stepper:
             sum(contexts),
             [sum(min(context, window) for context in contexts) for window in self._windows],
         )
+        duration_ps += self._copy_ps()
         recorder.num_steps += 1
         recorder.num_steps_outside += not inside
         start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
@@ -279,6 +281,18 @@ class Stepper:
         self._in_flight.append(flight)
         if self._listener is not None:
             self._listener.called(self, flight)
+
+    def _copy_ps(self) -> int:
+        """Duration of what the call copied within the pool, before its step."""
+        relocations = self.state.allocator.relocations
+        if relocations is None:
+            return 0
+        copied = relocations.copied_tokens - self._num_copied
+        copy_ps = self._cost.copy_ps(copied)
+        self._num_copied += copied
+        self.recorder.copy_ps += copy_ps
+        self.recorder.relocations = relocations
+        return copy_ps
 
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""

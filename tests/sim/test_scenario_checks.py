@@ -42,20 +42,51 @@ def test_presets(reservation: str) -> None:
     assert len(told) == (reservation != "max")
 
 
-def test_a_run_says_what_it_knows_and_why_it_was_stepped_through() -> None:
+def test_a_run_says_what_it_knows_and_how_it_ran() -> None:
     trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([5, 7]))
     run = simulate(trace, Scenario.load("orca-oracle").with_values(SMALL), audit=True)
     text = "\n".join(summary_lines(run.summary, run.setup.pool_terms))
     assert "uses oracle knowledge: allocator.reservation = 'oracle'" in text
-    assert "stepper (contiguous reservations are stepped through)" in text
+    assert "leaper (FCFS, one full-attention group" in text
+    assert run.summary["relocations"] is None
+    assert "slid" not in text
     assert "15,728 slots of one token, 12.00 GiB" in text
     memory = run.summary["memory"]
     assert isinstance(memory, dict)
     shares = memory["all_time"]["sosp23_percent"]
     assert list(shares) == ["token", "reserved", "internal", "external"]
     assert sum(shares.values()) == pytest.approx(100)
-    paged = simulate(trace, Scenario.load("vllm-0.12").with_values(ITERATION_LEVEL | SMALL))
-    assert paged.engine.reason == "batching iteration-level is stepped through"
+    paged = simulate(trace, Scenario().with_values(ITERATION_LEVEL | SMALL))
+    assert paged.engine.engine == "leaper"
+
+
+def test_a_run_says_what_it_moved() -> None:
+    trace = Trace(
+        "four",
+        np.zeros(4, np.int64),
+        np.array([10, 5, 10, 10]),
+        np.array([1, 16, 1, 11]),
+    )
+    values = SMALL | {
+        "engine.kv_memory": f"{40 * 800}KiB",
+        "allocator.placement": "first-fit",
+        "allocator.compaction": "when-blocked",
+        "cost.per_copied_token": "1ms",
+    }
+    run = simulate(trace, Scenario.load("orca-oracle").with_values(values), audit=True)
+    assert run.summary["relocations"] == {
+        "grown_in_place": 0,
+        "moved": 0,
+        "moved_bytes": 0,
+        "preempted": 0,
+        "slid": 1,
+        "slid_bytes": 5 * 819_200,
+        "copy_s": 0.005,
+    }
+    text = " ".join(" ".join(summary_lines(run.summary, run.setup.pool_terms)).split())
+    assert "outgrown: 0 grew in place, 0 moved, 0 preempted; 1 slid; 0.00 GiB copied in 5" in text
+    after_the_copy_s = 0.04 + 0.005 + 0.04
+    assert run.requests["ttft_s"].tolist() == pytest.approx([0.04, 0.04, 0.04, after_the_copy_s])
 
 
 def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
@@ -101,7 +132,24 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
             {**ITERATION_LEVEL, "batching.long_prefill_token_threshold": 64},
             r"no chunks: batching.long_prefill_token_threshold .=64.",
         ),
-        ({"allocator.reservation": "predicted"}, "expected 'max' or 'pow2' or 'oracle'"),
+        ({"allocator.reservation": "half"}, "expected one of max, pow2, oracle, predicted"),
+        (
+            {**CONTIGUOUS, "allocator.reservation": "predicted", "predictor.kind": "none"},
+            "reservation = 'predicted' needs predictions: predictor.kind cannot be 'none'",
+        ),
+        (
+            {**CONTIGUOUS, "allocator.compaction": "when-blocked"},
+            "buddies stay at multiples of their size: choose allocator.placement = 'first-fit'",
+        ),
+        (
+            {
+                **CONTIGUOUS,
+                "allocator.compaction": "when-blocked",
+                "allocator.placement": "best-fit",
+            },
+            r"may be copied within the pool: cost.source = 'linear' needs cost.per_copied_token",
+        ),
+        ({"allocator.reservation_margin": 0}, "expected a number above 0"),
         ({"allocator.placement": "slab"}, "expected 'buddy' or 'first-fit' or 'best-fit'"),
     ],
 )

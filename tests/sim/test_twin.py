@@ -149,6 +149,7 @@ def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
             step_tokens=(1, rnd.randint(1, 40)),
             prefill_tokens=(1, 100),
         ),
+        copy_per_token_ps=0,
     )
 
 
