@@ -142,7 +142,7 @@ def _shares(parts: Iterable[Section], state: str) -> list[str]:
 
 def _events(summary: Section) -> list[str]:
     cache, preempted, stalls = summary["cache"], summary["preemptions"], summary["stalls"]
-    cost, waited = summary["cost"], summary["waited_s"]
+    cost, waited, prediction = summary["cost"], summary["waited_s"], summary["prediction"]
     causes = ", ".join(f"{cause} {seconds(waited[cause])}" for cause in waited)
     return [
         *wrapped(
@@ -162,6 +162,8 @@ def _events(summary: Section) -> list[str]:
             f"longest {seconds(stalls['longest_s'])}",
         ),
         *wrapped("waited (request-s)", causes),
+        *wrapped("longest wait", _longest_wait(summary["queue"])),
+        *(wrapped("predicted lengths", _prediction(prediction)) if prediction else ()),
         *wrapped(
             "step cost",
             f"{cost['source']}; {number(cost['percent_outside'])} % of "
@@ -180,4 +182,27 @@ def _relocations(moves: Section | None) -> list[str]:
         f"moved, {number(moves['preempted'])} preempted; {number(moves['slid'])} slid; "
         f"{(moves['moved_bytes'] + moves['slid_bytes']) / _GIB:.2f} GiB copied in "
         f"{seconds(moves['copy_s'])}",
+    )
+
+
+def _longest_wait(queue: Section) -> str:
+    longest = seconds(queue["longest_wait_s"])
+    if not queue["most_overtaken"]:
+        return f"{longest}; nobody was overtaken by later arrivals"
+    return (
+        f"{longest}; overtaken by up to {number(queue['most_overtaken'])} later arrivals, "
+        f"{number(queue['starved_percent'])} % of the requests by more than "
+        f"{number(queue['starved_after'])} (starved)"
+    )
+
+
+def _prediction(prediction: Section) -> str:
+    rank, parts = prediction["rank_correlation"], []
+    for way in ("over", "under"):
+        mean = prediction[f"{way}_mean_tokens"]
+        by = f" by {number(mean)} tokens in the mean" if mean is not None else ""
+        parts.append(f"{number(prediction[f'{way}_percent'])} % {way}{by}")
+    return (
+        f"{prediction['predictor']}: rank correlation "
+        f"{'-' if rank is None else number(rank)}, {', '.join(parts)}"
     )

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from kvsim.policies.predictor.no_prediction import NoPrediction
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvsim.policies.predictor.base import LengthPredictor
     from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.policies.sequence import Sequence
 
 
 class LengthTruth(Protocol):
@@ -36,13 +39,19 @@ class WorkCost(Protocol):
         ...
 
 
+def nothing_cached(_sequence: Sequence) -> int:
+    """No allocator is there yet, or it caches nothing."""
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
     """The engine's options, and what a policy may ask beside the sequences it is shown.
 
     ``seed`` is the run's; a policy that draws makes its own generator of it. ``cost`` is ``None``
     where no engine runs (untimed replays); ``truth`` is ``None`` for who does not declare
-    ``uses_oracle``.
+    ``uses_oracle``. ``cached_tokens`` tells the leading tokens of a waiting sequence that the cache
+    holds now, changing nothing; what is built before the allocator does not have it.
     """
 
     config: SchedulerConfig
@@ -50,3 +59,4 @@ class PolicyContext:
     cost: WorkCost | None = None
     seed: int = 0
     truth: LengthTruth | None = None
+    cached_tokens: Callable[[Sequence], int] = nothing_cached

@@ -42,7 +42,17 @@ class SchedulerConfig:
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     policy: str = "fcfs"
-    """Queue order: ``fcfs`` or ``priority``."""
+    """Queue order, by name; what follows are the parameters of some of them."""
+    queue_ageing: float = 0.0
+    queue_lpm_max_waiting: int | None = 128
+    queue_quantum: int = 2048
+    predictor: str = "none"
+    """Length predictor, by name; what follows are the parameters of some of them."""
+    predictor_error: float = 0.5
+    predictor_bucket_bounds: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)
+    predictor_bucket_error: float = 0.0
+    predictor_quantile: float = 0.5
+    predictor_prior: int = 512
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
     async_scheduling: bool = False

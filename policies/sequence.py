@@ -43,6 +43,7 @@ class Sequence:
         "priority",
         "prompt_tokens",
         "reserved",
+        "user",
     )
 
     def __init__(
@@ -54,6 +55,7 @@ class Sequence:
         max_tokens: int,
         priority: int,
         public_keys: SequenceOf[Hashable],
+        user: str = "",
     ) -> None:
         self.index = index
         self.name = name
@@ -74,6 +76,7 @@ class Sequence:
         self.junction_blocks = 0
         self.reserved = 0
         self._public_keys = public_keys
+        self.user = user
 
     def block_key(self, block: int, block_size: int) -> Hashable:
         """Key of full block ``block``; its tokens must be known."""

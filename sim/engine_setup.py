@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.predictor import PREDICTORS
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import build_cost
 from kvsim.sim.hardware import load_hardware, server_defaults
@@ -211,6 +212,11 @@ def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, 
     ):
         notes.append(
             f"uses oracle knowledge: allocator.reservation = {config.reservation!r} knows the true "
+            "length of every answer"
+        )
+    if getattr(PREDICTORS.find(config.predictor), "uses_oracle", False):
+        notes.append(
+            f"uses oracle knowledge: predictor.kind = {config.predictor!r} is made from the true "
             "length of every answer"
         )
     usable_tokens = config.usable_blocks * config.block_size

@@ -46,6 +46,7 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
     budget = TOKEN_BUDGETS[config.batching](config)
     broken = [
         (config.policy != "fcfs", f'policy "{config.policy}" breaks the order of admission'),
+        (config.predictor != "none", f'predictor "{config.predictor}" is asked at each admission'),
         (len(config.kv_groups) != 1, "several KV groups"),
         (
             any(group.sliding_window is not None for group in config.kv_groups),

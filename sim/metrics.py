@@ -13,6 +13,7 @@ import numpy as np
 
 from kvsim.sim import memory_shares
 from kvsim.sim.phases import Phases, Windows, summarise
+from kvsim.sim.prediction import prediction_quality
 from kvsim.sim.recorder import (
     ABORTED,
     CAUSES,
@@ -24,6 +25,7 @@ from kvsim.sim.recorder import (
 )
 from kvsim.sim.request_columns import PS_PER_S, RequestColumns
 from kvsim.sim.verdict import judge
+from kvsim.sim.waiting import summarise_waiting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,9 +41,15 @@ Summary = dict[str, object]
 
 
 def summarise_run(
-    trace: Trace, recorder: Recorder, pool: PoolShape, slo: Slo, *, cost_source: str
+    trace: Trace,
+    recorder: Recorder,
+    pool: PoolShape,
+    slo: Slo,
+    *,
+    cost_source: str,
+    predictor: str = "none",
 ) -> Summary:
-    """All metrics as nested dicts of plain numbers, ready for JSON; O(n)."""
+    """All metrics as nested dicts of plain numbers, ready for JSON; O(n log^2 n)."""
     columns = RequestColumns.of(trace, recorder)
     windows = Windows.of(recorder)
     phases = Phases.of(columns, recorder, windows)
@@ -60,6 +68,8 @@ def summarise_run(
         "preemptions": _preemptions(columns, recorder),
         "relocations": _relocations(recorder, pool),
         "stalls": _stalls(columns, recorder),
+        "queue": summarise_waiting(columns, phases.end_ps),
+        "prediction": prediction_quality(recorder, predictor),
         "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
         "cost": _cost(recorder, cost_source),
     }

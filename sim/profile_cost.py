@@ -117,7 +117,7 @@ class ProfileCost:
     head_ps: int
     head_per_request_ps: int
     measured: MeasuredRanges
-    copy_per_token_ps: int
+    copy_per_token_ps: int = 0
 
     def step(
         self,

@@ -68,10 +68,12 @@ class Recorder:
     Attributes
     ----------
     status, first_scheduled_ps, first_token_ps, finish_ps, output_tokens, hit_tokens,
-    preemptions, lost_tokens, resume_hit_tokens, stall_ps : array, one entry a request
+    preemptions, lost_tokens, resume_hit_tokens, stall_ps, predicted_tokens : array, one entry a
+    request
         ``hit_tokens``: prompt tokens found in the cache at the first admission; ``lost_tokens``:
         computed tokens thrown away by preemptions; ``stall_ps``: sum of the token gaps that held
-        a preemption. Times are -1 until they happen.
+        a preemption; ``predicted_tokens``: the length of the answer that was predicted at the
+        first admission, -1 where nobody predicts. Times are -1 until they happen.
     windows : dict of str to list of int
         ``MEMORY`` and ``CONTIGUOUS`` integrals per window, plus ``waiting`` (requests x ps).
     while_waiting : dict of str to int
@@ -113,6 +115,7 @@ class Recorder:
         self.lost_tokens = column(0)
         self.resume_hit_tokens = column(0)
         self.stall_ps = column(0)
+        self.predicted_tokens = column(-1)
         self.width_ps = FIRST_WIDTH_PS
         while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
             self.width_ps *= 2
@@ -309,6 +312,10 @@ class Recorder:
         else:
             self.first_scheduled_ps[index] = now_ps
             self.hit_tokens[index] = hit_tokens
+
+    def predicted(self, index: int, output_tokens: int) -> None:
+        """What was predicted of an answer when its request entered for the first time."""
+        self.predicted_tokens[index] = output_tokens
 
     def preempted(self, index: int, lost_tokens: int) -> None:
         """A request is put out and loses its computed tokens."""

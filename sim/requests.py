@@ -153,4 +153,11 @@ class Requests:
             self.max_tokens[index],
             self._priority[index if len(self._priority) > 1 else 0],
             keys[:num_covered],
+            self._user(index),
         )
+
+    def _user(self, index: int) -> str:
+        """Who asks: the trace's session; a request without one stands alone."""
+        session = self.trace.session
+        user = "" if session is None else session[index]
+        return user or self.trace.request_id(index)

@@ -19,6 +19,7 @@ from kvsim.sim.preset import verification
 from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
+from kvsim.sim.scenario_checks import check_users
 from kvsim.sim.scenario_loader import load_scenario
 from kvsim.traces.answers import parents_of
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
@@ -80,6 +81,7 @@ class Run:
             self.setup.pool,
             self.scenario.slo,
             cost_source=self.setup.cost.name,
+            predictor=self.setup.config.predictor,
         )
 
     def _trace_notes(self) -> list[str]:
@@ -200,6 +202,7 @@ def simulate(
     if isinstance(trace, (str, Path)):
         trace = read_trace(Path(trace), need_times=num_users is None)
     check_usable(trace, need_times=num_users is None)
+    check_users(setup.config, trace)
     scale = parse_rate_scale(str(rate_scale))
     trace = scale_rate(trace, scale)
     if num_users is not None and num_users < 1:
@@ -216,6 +219,7 @@ def simulate(
         setup.config,
         setup.cost,
         max_tokens=told_max_tokens(trace, assume_max_tokens, setup.config.max_model_len),
+        seed=seed,
         step=step,
         audit=audit,
         on_progress=on_progress,

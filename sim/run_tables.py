@@ -30,6 +30,7 @@ def request_table(
     """Columns of the requests ``[start, stop)``, by name; times in seconds, nan = never."""
     columns = RequestColumns.of(trace, recorder).part(start, stop)
     rows = range(start, start + len(columns))
+    predicted = np.asarray(recorder.predicted_tokens, dtype=np.float64)[start:stop]
     return {
         "request": [trace.request_id(row) for row in rows],
         "status": [STATUS_NAMES[code] for code in columns.status.tolist()],
@@ -45,6 +46,7 @@ def request_table(
         "lost_tokens": columns.lost_tokens,
         "resume_hit_tokens": columns.resume_hit_tokens,
         "stall_s": columns.stall_ps / PS_PER_S,
+        "predicted_tokens": np.where(predicted < 0, np.nan, predicted),
     }
 
 

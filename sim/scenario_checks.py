@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from kvsim.policies.allocators.placement import Buddy, make_placement
 from kvsim.policies.allocators.reservation import Max, Predicted
 from kvsim.policies.predictor import NoPrediction
+from kvsim.policies.predictor.base import require_prediction
+from kvsim.policies.queue_order import Fair
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
     from kvsim.sim.scenario import Scenario
     from kvsim.sim.scenario_tables import Allocator
+    from kvsim.traces.trace import Trace
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
 _ITERATION_LEVEL = "batching.policy = 'iteration-level'"
@@ -26,6 +29,8 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
         With the two keys that contradict each other.
     """
     engine, batching = scenario.engine, scenario.batching
+    if scenario.queue.policy == "sjf" and scenario.predictor.kind == "none":
+        require_prediction(NoPrediction(), "queue.policy = 'sjf'")
     if scenario.allocator.kind == "contiguous":
         _check_contiguous(scenario.allocator, scenario.predictor.kind)
         if scenario.allocator.prefix == "hash":
@@ -61,10 +66,7 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
 def _check_contiguous(allocator: Allocator, predictor: str) -> None:
     """Refuse what a reservation or a placement cannot do."""
     if allocator.reservation == Predicted.name and predictor == NoPrediction.name:
-        raise ValueError(
-            "allocator.reservation = 'predicted' needs predictions: predictor.kind cannot be "
-            f"{predictor!r}"
-        )
+        require_prediction(NoPrediction(), "allocator.reservation = 'predicted'")
     if allocator.compaction != "none" and allocator.placement == Buddy.name:
         raise ValueError(
             f"allocator.compaction = {allocator.compaction!r} slides runs together, but buddies "
@@ -120,4 +122,19 @@ def check_reservation(config: SchedulerConfig) -> None:
             f"allocator.reservation = 'max' takes {wanted:,} slots in one run, the largest of the "
             f"empty pool has {placement.largest_hole():,}: lower engine.max_model_len "
             f"(={config.max_model_len:,})"
+        )
+
+
+def check_users(config: SchedulerConfig, trace: Trace) -> None:
+    """Refuse an order by user for a trace that does not tell them apart.
+
+    Raises
+    ------
+    ValueError
+        Where the queue is ``fair`` and no request has a session.
+    """
+    if config.policy == Fair.name and not any(trace.session or ()):
+        raise ValueError(
+            f"queue.policy = {Fair.name!r} shares among users, the sessions of a trace: "
+            f"{trace.name} has none; choose another order"
         )

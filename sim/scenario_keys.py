@@ -107,6 +107,28 @@ def above_zero() -> Rule:
     return _number(float, "a number above 0", lambda x: x > 0, False)
 
 
+def number(minimum: float) -> Rule:
+    """Accept a number of at least ``minimum``."""
+    return _number(float, f"a number >= {minimum:g}", lambda x: x >= minimum, False)
+
+
+def increasing() -> Rule:
+    """Accept a list of whole numbers above 0, each larger than the one before."""
+    allowed = "a list of increasing whole numbers above 0, such as [128, 512, 2048]"
+
+    def parse(value: object) -> object:
+        if not isinstance(value, list) or not value:
+            raise ValueError(f"expected {allowed}")
+        before = 0
+        for item in value:
+            if isinstance(item, bool) or not isinstance(item, int) or not before < item <= LARGEST:
+                raise ValueError(f"expected {allowed}")
+            before = item
+        return tuple(value)
+
+    return Rule(parse, lambda value: list(cast("tuple[int, ...]", value)))
+
+
 def flag(*, optional: bool = False) -> Rule:
     """Accept ``true`` or ``false``."""
 

@@ -20,8 +20,10 @@ from kvsim.sim.scenario_keys import (
     duration,
     flag,
     fraction,
+    increasing,
     key,
     kv_groups,
+    number,
     policy,
     size,
     text,
@@ -162,16 +164,32 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """``[queue]``: order of the waiting requests."""
+    """``[queue]``: order of the waiting requests.
+
+    ``ageing`` (seconds of work less a second waited) belongs to ``sjf``, ``lpm_max_waiting`` (first
+    come first while more wait) to ``longest-prefix-match``, ``quantum`` (tokens) to ``fair``.
+    """
 
     policy: str = key("fcfs", policy(QUEUE_ORDERS))
+    ageing: float = key(0.0, number(0))
+    lpm_max_waiting: int | None = key(128, whole(0, optional=True))
+    quantum: int = key(2048, whole(1))
 
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """``[predictor]``: what policies are told about answer lengths."""
+    """``[predictor]``: what policies are told about answer lengths.
+
+    ``error`` belongs to ``noisy``, ``bucket_bounds`` and ``bucket_error_rate`` to ``bucketed``,
+    ``quantile`` and ``prior`` (tokens, before anything is learnt) to ``quantile``.
+    """
 
     kind: str = key("none", policy(PREDICTORS))
+    error: float = key(0.5, number(0))
+    bucket_bounds: tuple[int, ...] = key((64, 128, 256, 512, 1024, 2048, 4096), increasing())
+    bucket_error_rate: float = key(0.0, fraction())
+    quantile: float = key(0.5, fraction(above_zero=True))
+    prior: int = key(512, whole(1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,17 @@ request that arrives exactly at a boundary is seen by that call.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kvsim.policies.allocators import make_allocator
 from kvsim.policies.batching import BATCHING, SchedulerState
 from kvsim.policies.context import PolicyContext
+from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
+from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep
@@ -90,16 +92,23 @@ class Stepper:
         requests: Requests,
         recorder: Recorder,
         *,
+        seed: int = 0,
         audit: bool = False,
         listener: ScheduleListener | None = None,
     ) -> None:
         self.config = config
         self.recorder = recorder
         self.num_audited = 0
-        context = PolicyContext(config, truth=requests)
+        context = PolicyContext(config, cost=StepWorkCost(cost, config), seed=seed, truth=requests)
+        self._predictor = build(PREDICTORS.find(config.predictor), context)
+        context = replace(context, predictor=self._predictor)
+        allocator = make_allocator(context)
+        context = replace(
+            context, cached_tokens=lambda sequence: allocator.find_hit(sequence).tokens
+        )
         self.state = SchedulerState(
-            context,
-            make_allocator(context),
+            replace(context, truth=None),
+            allocator,
             build(QUEUE_ORDERS.find(config.policy), context),
             VICTIMS.find("lowest-priority" if config.policy == "priority" else "last"),
         )
@@ -201,6 +210,7 @@ class Stepper:
                     self.state.allocator.release(sequence)
             if self._is_done(sequence):
                 finished.append(sequence.index)
+                self._predictor.finished(sequence)
                 num_outputs = sequence.known - sequence.prompt_tokens
                 self.recorder.finished(sequence.index, now_ps, num_outputs)
         if self._listener is not None:
@@ -245,6 +255,8 @@ class Stepper:
         for admission in step.admitted:
             index = admission.sequence.index
             recorder.admitted(index, now_ps, admission.hit_tokens, resumed=admission.resumed)
+            if self._predictor.predicts and not admission.resumed:
+                recorder.predicted(index, self._predictor.output_tokens(admission.sequence))
         for preemption in step.preempted:
             victim = preemption.sequence
             recorder.preempted(victim.index, preemption.lost_tokens)

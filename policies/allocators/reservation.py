@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kvsim.policies.predictor.base import require_prediction
 from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
@@ -99,11 +100,7 @@ class Predicted:
         self._max_model_len = context.config.max_model_len
         self._margin = context.config.reservation_margin
         self._predictor = context.predictor
-        if not self._predictor.predicts:
-            raise ValueError(
-                "allocator.reservation = 'predicted' needs predictions: predictor.kind cannot be "
-                f"{self._predictor.name!r}"
-            )
+        require_prediction(self._predictor, "allocator.reservation = 'predicted'")
 
     def tokens(self, sequence: Sequence) -> int:
         """``prompt + margin * prediction``, and room for one token more than it has."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.predictor.max_tokens import MaxTokens
 from kvsim.policies.predictor.no_prediction import NoPrediction
+from kvsim.policies.predictor.oracle import Bucketed, Noisy, Oracle
+from kvsim.policies.predictor.quantile import Quantile
 from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
@@ -14,7 +17,23 @@ if TYPE_CHECKING:
     from kvsim.policies.predictor.base import LengthPredictor
 
 PREDICTORS: Final[Registry[Callable[[PolicyContext], LengthPredictor]]] = Registry(
-    "predictor", {NoPrediction.name: lambda _context: NoPrediction()}
+    "predictor",
+    {
+        NoPrediction.name: lambda _context: NoPrediction(),
+        MaxTokens.name: MaxTokens,
+        Oracle.name: Oracle,
+        Noisy.name: Noisy,
+        Bucketed.name: Bucketed,
+        Quantile.name: Quantile,
+    },
 )
 
-__all__ = ["PREDICTORS", "NoPrediction"]
+__all__ = [
+    "PREDICTORS",
+    "Bucketed",
+    "MaxTokens",
+    "NoPrediction",
+    "Noisy",
+    "Oracle",
+    "Quantile",
+]

@@ -46,7 +46,11 @@ CONFIGS = st.builds(
     lambda place, **options: SchedulerConfig(placement=place[0], compaction=place[1], **options),
     place=PLACES,
     allocator=st.just("contiguous"),
-    reservation=st.sampled_from(["max", "pow2", "oracle"]),
+    reservation=st.sampled_from(["max", "pow2", "oracle", "predicted", "predicted"]),
+    reservation_margin=st.sampled_from([0.25, 1.0, 1.5]),
+    predictor=st.sampled_from(["max_tokens", "oracle", "noisy", "bucketed", "quantile"]),
+    predictor_prior=st.sampled_from([1, 5, 20]),
+    predictor_bucket_bounds=st.just((4, 16)),
     batching=st.sampled_from(sorted(BATCHING.builtins)),
     block_size=st.just(1),
     num_gpu_blocks=st.integers(20, 150),
@@ -246,8 +250,13 @@ def test_integrals_against_every_slot(
 def test_what_nobody_knows_changes_nothing(
     config: SchedulerConfig, trace: Trace, cost: LinearCost, data: st.DataObject
 ) -> None:
-    """Max, twice: answers that are unfinished at some time get other lengths then."""
-    config = replace(config, reservation="max", async_scheduling=False)
+    """A run, twice: answers that are unfinished at some time get other lengths then."""
+    config = replace(
+        config,
+        reservation=data.draw(st.sampled_from(["max", "predicted"])),
+        predictor=data.draw(st.sampled_from(["max_tokens", "quantile"])),
+        async_scheduling=False,
+    )
     trace = replace(trace, max_tokens=np.full(len(trace), -1), ends_by=np.full(len(trace), STOP))
     account, recorder = watched(config, trace, cost)
     ends_ps = [ps for ps in recorder.finish_ps if ps >= 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvsim.policies.predictor import PREDICTORS
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.scenario import Scenario
@@ -74,3 +75,10 @@ def test_asynchronous_scheduling_hides_the_host() -> None:
     overlapped, _ = set_up(Scenario.load("vllm-0.32")).cost.step(*decodes)
     serial, _ = set_up(Scenario.load("vllm-0.32-sync")).cost.step(*decodes)
     assert overlapped < serial
+
+
+@pytest.mark.parametrize("kind", sorted(PREDICTORS.builtins))
+def test_a_predictor_that_knows_the_truth_is_told(kind: str) -> None:
+    told = set_up(Scenario().with_values({"predictor.kind": kind})).notes
+    knows = f"uses oracle knowledge: predictor.kind = {kind!r} is made from the true length"
+    assert any(note.startswith(knows) for note in told) == (kind in {"oracle", "noisy", "bucketed"})

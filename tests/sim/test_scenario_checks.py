@@ -89,6 +89,36 @@ def test_a_run_says_what_it_moved() -> None:
     assert run.requests["ttft_s"].tolist() == pytest.approx([0.04, 0.04, 0.04, after_the_copy_s])
 
 
+def test_outgrown_reservations_grow_move_and_give_way() -> None:
+    """Two answers, foretold to have 5 tokens and then twice what they have, in 60 slots.
+
+    In step 7 both outgrow their 15 slots. The first moves from 0 to 30 and copies 15 tokens; the
+    second has no hole, gives way, comes back a step later, and at last grows in place.
+    """
+    trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([12, 14]))
+    values = SMALL | {
+        "engine.kv_memory": f"{60 * 800}KiB",
+        "allocator.reservation": "predicted",
+        "allocator.placement": "first-fit",
+        "predictor.kind": "quantile",
+        "predictor.prior": 5,
+        "cost.per_copied_token": "1ms",
+    }
+    run = simulate(trace, Scenario.load("orca-max").with_values(values), audit=True)
+    assert run.engine.reason == "predicted reservations may be outgrown: stepped through"
+    assert run.summary["relocations"] == {
+        "grown_in_place": 1,
+        "moved": 1,
+        "moved_bytes": 15 * 819_200,
+        "preempted": 1,
+        "slid": 0,
+        "slid_bytes": 0,
+        "copy_s": 0.015,
+    }
+    assert run.requests["preemptions"].tolist() == [0, 1]
+    assert run.requests["e2e_s"].tolist() == pytest.approx([12 * 0.04 + 0.015, 15 * 0.04 + 0.015])
+
+
 def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
     there = set_up(Scenario().with_values(CONTIGUOUS | SMALL))
     assert (there.config.block_size, there.config.batching) == (1, "mixed-running-first")
@@ -135,7 +165,7 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
         ({"allocator.reservation": "half"}, "expected one of max, pow2, oracle, predicted"),
         (
             {**CONTIGUOUS, "allocator.reservation": "predicted", "predictor.kind": "none"},
-            "reservation = 'predicted' needs predictions: predictor.kind cannot be 'none'",
+            "reservation = 'predicted' needs predicted lengths: predictor.kind = 'none' has none",
         ),
         (
             {**CONTIGUOUS, "allocator.compaction": "when-blocked"},
@@ -162,3 +192,21 @@ def test_exact_placement_holds_a_model_length_that_buddies_do_not() -> None:
     values = SMALL | CONTIGUOUS | {"engine.max_model_len": 8193, "allocator.placement": "first-fit"}
     config = set_up(Scenario().with_values(values)).config
     assert (config.max_model_len, config.kv_groups) == (8193, (KVGroup(),))
+
+
+def test_shortest_job_first_needs_a_predictor() -> None:
+    sjf: dict[str, object] = {"queue.policy": "sjf"}
+    with pytest.raises(ValueError, match="'sjf' needs predicted lengths"):
+        set_up(Scenario().with_values(sjf))
+    set_up(Scenario().with_values(sjf | {"predictor.kind": "quantile"}))
+
+
+@pytest.mark.parametrize("session", [None, ["", ""]])
+def test_fair_needs_a_trace_that_tells_users_apart(session: list[str] | None) -> None:
+    trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([5, 7]))
+    trace.session = session
+    fair = Scenario().with_values({"queue.policy": "fair"})
+    with pytest.raises(ValueError, match="among users, the sessions of a trace: two has none"):
+        simulate(trace, fair)
+    trace.session = ["", "ann"]
+    assert simulate(trace, fair).engine.reason == 'policy "fair" breaks the order of admission'
