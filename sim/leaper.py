@@ -17,6 +17,8 @@ in the budget as seats (so every running sequence is served), freed blocks witho
 front of the queue. A head that does not fit stays out until something is freed: free memory only
 falls in a leap and the head's hits never fall slower than that.
 
+Contiguous reservations, which decoding adds nothing to, have their own (``leap_reserved.py``).
+
 Generated blocks get their keys when somebody could look: at release, or step by step (a leap ends
 before each such step) while another request in the engine, or the cache, holds the same ids.
 """
