@@ -92,9 +92,3 @@ def weighted_blocks(
         weighted += step_ps * last
         step_ps += slope_ps
     return weighted, last
-
-
-def blocks_taken(demand: Sequence[int], start: int, batch: int, num_steps: int) -> int:
-    """Blocks taken by ``num_steps`` calls from phase ``start`` on."""
-    turns, rest = divmod(num_steps, len(demand) // 2)
-    return turns * batch + sum(demand[start : start + rest])

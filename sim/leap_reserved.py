@@ -123,10 +123,6 @@ class ReservedLeaper(Leaper):
         padding = self._allocator.num_padding
         self.recorder.contiguous(self._since_ps, until_ps, padding, self._hole)
 
-    def _advance(self, v: int, calls: int) -> None:
-        """Calls fill slots that are owned already."""
-        self._num_empty -= self._batch * calls
-
     def _account_steps(self, v: int, steps: int, first_ps: int, slope_ps: int) -> None:
         """Integrals over ``steps`` intervals inside one window, between which slots are filled."""
         ps, batch = steps_ps(first_ps, slope_ps, steps), self._batch

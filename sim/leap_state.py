@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.batching import IterationLevel, MixedRunningFirst
 from kvsim.sim.leap import (
-    blocks_taken,
     steps_ps,
     steps_to_reach,
     steps_within,
@@ -254,31 +253,30 @@ class LeapState:
         if self._lag:  # until the step in flight ends, memory is as after the first call
             self._account(self._leap_start_ps)
             v, steps = v + 1, steps - 1
-            self._advance(v, 1)
+            self._advance(v)
         since_ps = self._since_ps
         while recorder.crosses(since_ps, now_ps):
             span_ps = recorder.window_end(since_ps) - since_ps
             whole = steps_to_reach(first_ps, slope_ps, span_ps + 1) - 1
             if whole:
                 self._account_steps(v, whole, first_ps, slope_ps)
-                self._advance(v + whole, 1)
+                self._advance(v + whole)
             # one step across the edge
             self._account(self._since_ps + first_ps + slope_ps * whole)
             whole += 1
             v, steps, first_ps = v + whole, steps - whole, first_ps + slope_ps * whole
             since_ps = self._since_ps
             if steps:
-                self._advance(v, 1)
+                self._advance(v)
         if steps:
             self._account_steps(v, steps, first_ps, slope_ps)
         assert self._since_ps == now_ps, "a leap's steps and its boundary differ"
 
-    def _advance(self, v: int, calls: int) -> None:
-        """Calls ``v .. v + calls - 1`` take their blocks."""
-        phase = (v - 1) % self._block_size
-        blocks = blocks_taken(self._demand, phase, self._batch, calls)
+    def _advance(self, v: int) -> None:
+        """Call ``v`` takes its blocks."""
+        blocks = self._demand_of(v)
         self._cache.take(blocks)
-        self._num_empty += blocks * self._block_size - self._batch * calls
+        self._num_empty += blocks * self._block_size - self._batch
 
     def _account_steps(self, v: int, steps: int, first_ps: int, slope_ps: int) -> None:
         """Integrals over ``steps`` intervals inside one window; the first is after call ``v``.

@@ -214,6 +214,10 @@ def test_buddies_grow_where_they_are_the_lower_half() -> None:
     assert (buddy.size_of(0), buddy.num_free) == (32, 32)
     with pytest.raises(AssertionError, match="no room above the run at 0"):
         buddy.extend(0, 65)
+    quarters = make_placement("buddy", 32)
+    assert [quarters.alloc(8) for _ in range(4)] == [0, 8, 16, 24]
+    quarters.free(16)
+    assert quarters.room_at(8) == 8, "the hole above it is another run's buddy"
 
 
 def test_a_slide_stops_at_the_first_hole_that_is_large_enough() -> None:
