@@ -26,7 +26,11 @@ class SchedulerConfig:
 
     allocator: str = "paged"
     reservation: str = "max"
+    reservation_margin: float = 1.0
+    """What predictions are multiplied with, where they are reserved."""
     placement: str = "buddy"
+    compaction: str = "none"
+    """``none``, or ``when-blocked``: runs slide for a head that has room in sum, but no hole."""
     batching: str = "mixed-running-first"
 
     block_size: int = 16

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
-from kvsim.sim.engine_choice import LEAPERS, can_leap
+from kvsim.sim.engine_choice import can_leap, leaper_of
 from kvsim.sim.recorder import MAX_FLIPS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.session_driver import SessionDriver
@@ -216,7 +216,8 @@ def run(
             config, cost, requests, recorder, seed=seed, audit=audit, listener=listener, link=link
         )
     else:
-        leaper = LEAPERS[config.batching]
+        leaper = leaper_of(config)
+        assert leaper is not None, "what can be leapt has a leaper"
         engine = leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
     on_boundary = None
     if on_progress is not None:

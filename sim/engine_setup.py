@@ -23,7 +23,7 @@ from kvsim.sim.models import load_model
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
 from kvsim.sim.preset import check_known_to_engine
-from kvsim.sim.scenario_checks import check_reservation, keys_set_aside
+from kvsim.sim.scenario_checks import check_copy_cost, check_reservation, keys_set_aside
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -192,15 +192,18 @@ def _cost(
         "per_prefill_token": cost.per_prefill_token_ps,
         "per_decode_seq": cost.per_decode_seq_ps,
         "per_context_token": cost.per_context_token_ps,
+        "per_copied_token": cost.per_copied_token_ps,
     }
     if cost.source == "linear":
         if not any(by_hand.values()):
             raise ValueError("cost.source = 'linear' needs cost.base or another term above 0")
+        check_copy_cost(scenario)
         return LinearCost(
             base_ps=cost.base_ps or 0,
             per_prefill_token_ps=cost.per_prefill_token_ps or 0,
             per_decode_seq_ps=cost.per_decode_seq_ps or 0,
             per_context_token_ps=cost.per_context_token_ps or 0,
+            per_copied_token_ps=cost.per_copied_token_ps or 0,
         )
     for name, value in by_hand.items():
         if value is not None:

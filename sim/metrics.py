@@ -68,6 +68,7 @@ def summarise_run(
         "cache": _cache(columns, recorder),
         "preemptions": _preemptions(columns, recorder),
         "host": _host(recorder, pool),
+        "relocations": _relocations(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
         "prediction": prediction_quality(recorder, predictor),
@@ -267,6 +268,21 @@ def _host(recorder: Recorder, pool: PoolShape) -> Summary:
         "mean_bytes": held / window_ps if window_ps else 0.0,
         "peak_bytes": recorder.peak_host_blocks * size,
         "times_full": recorder.num_host_full,
+    }
+
+
+def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
+    counts = recorder.relocations
+    if counts is None:
+        return None
+    return {
+        "grown_in_place": counts.num_grown,
+        "moved": counts.num_moved,
+        "moved_bytes": counts.moved_tokens * pool.block_bytes,
+        "preempted": counts.num_lacking,
+        "slid": counts.num_slid,
+        "slid_bytes": counts.slid_tokens * pool.block_bytes,
+        "copy_s": recorder.copy_ps / PS_PER_S,
     }
 
 

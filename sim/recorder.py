@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.gap_histogram import GapHistogram
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.relocations import Relocations
 
 MAX_WINDOWS: Final = 1024
 FIRST_WIDTH_PS: Final = 2**33  # about 8.6 ms; doubled as the run grows
@@ -90,6 +93,10 @@ class Recorder:
         Most blocks that host memory held.
     num_judged, num_right : dict of str to int
         Choices of ``auto`` whose victim came back, by what was chosen, and how many were right.
+    relocations : Relocations or None
+        What became of outgrown and slid runs; ``None`` where none can be.
+    copy_ps : int
+        Time in which KV was copied for them.
     refusals : dict of int to str
         Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
@@ -144,6 +151,8 @@ class Recorder:
         self.peak_host_blocks = 0
         self.num_judged = {"swap": 0, "recompute": 0}
         self.num_right = {"swap": 0, "recompute": 0}
+        self.relocations: Relocations | None = None
+        self.copy_ps = 0
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.end_ps = 0

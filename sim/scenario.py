@@ -146,7 +146,9 @@ class Scenario:
         return SchedulerConfig(
             allocator=self.allocator.kind,
             reservation=self.allocator.reservation,
+            reservation_margin=self.allocator.reservation_margin,
             placement=self.allocator.placement,
+            compaction=self.allocator.compaction,
             batching=batching.policy,
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,

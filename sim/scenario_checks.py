@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.policies.allocators.placement import make_placement
-from kvsim.policies.allocators.reservation import Max
+from kvsim.policies.allocators.placement import Buddy, make_placement
+from kvsim.policies.allocators.reservation import Max, Predicted
 from kvsim.policies.predictor import NoPrediction
 from kvsim.policies.predictor.base import require_prediction
 from kvsim.policies.queue_order import Fair
@@ -13,6 +13,7 @@ from kvsim.policies.queue_order import Fair
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
     from kvsim.sim.scenario import Scenario
+    from kvsim.sim.scenario_tables import Allocator
     from kvsim.traces.trace import Trace
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
@@ -32,6 +33,7 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
     engine, batching = scenario.engine, scenario.batching
     _check_predictions(scenario, groups)
     if scenario.allocator.kind == "contiguous":
+        _check_contiguous(scenario.allocator, scenario.predictor.kind)
         if scenario.allocator.prefix == "hash":
             raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be 'hash'")
         if engine.num_gpu_blocks_override is not None:
@@ -111,6 +113,35 @@ def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
         raise ValueError(
             f"preemption.mode = {mode!r} is not defined with a step in flight: set "
             "engine.async_scheduling = false"
+        )
+
+
+def _check_contiguous(allocator: Allocator, predictor: str) -> None:
+    """Refuse what a reservation or a placement cannot do."""
+    if allocator.reservation == Predicted.name and predictor == NoPrediction.name:
+        require_prediction(NoPrediction(), "allocator.reservation = 'predicted'")
+    if allocator.compaction != "none" and allocator.placement == Buddy.name:
+        raise ValueError(
+            f"allocator.compaction = {allocator.compaction!r} slides runs together, but buddies "
+            "stay at multiples of their size: choose allocator.placement = 'first-fit' or "
+            "'best-fit'"
+        )
+
+
+def check_copy_cost(scenario: Scenario) -> None:
+    """Refuse a cost given by hand without a term that the allocator will ask for.
+
+    Raises
+    ------
+    ValueError
+        With the key that is missing.
+    """
+    allocator = scenario.allocator
+    moves = allocator.reservation == Predicted.name or allocator.compaction != "none"
+    if allocator.kind == "contiguous" and moves and scenario.cost.per_copied_token_ps is None:
+        raise ValueError(
+            "runs may be copied within the pool: cost.source = 'linear' needs "
+            "cost.per_copied_token (0 is allowed)"
         )
 
 

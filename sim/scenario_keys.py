@@ -102,6 +102,11 @@ def fraction(*, above_zero: bool = False) -> Rule:
     return _number(float, "a fraction from 0 up to, but not, 1", lambda x: 0 <= x < 1, False)
 
 
+def above_zero() -> Rule:
+    """Accept a number above 0."""
+    return _number(float, "a number above 0", lambda x: x > 0, False)
+
+
 def number(minimum: float) -> Rule:
     """Accept a number of at least ``minimum``."""
     return _number(float, f"a number >= {minimum:g}", lambda x: x >= minimum, False)

@@ -16,6 +16,7 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
+    above_zero,
     choice,
     duration,
     flag,
@@ -72,9 +73,10 @@ class Cost:
     """``[cost]``: where step times come from.
 
     ``auto`` takes the hardware's profile, else its datasheet; a profile's name or path is taken as
-    it is. The four times are the terms of ``linear``: per step, per prefill token, per decoding
-    request and per context token. ``swap_alpha`` (a copy) and ``swap_bandwidth`` (bytes a second)
-    price the way to the host; ``None``: :mod:`kvsim.sim.host_link`.
+    it is. The times are the terms of ``linear``: per step, per prefill token, per decoding request,
+    per context token, and per token whose KV is copied to another place in the pool. ``swap_alpha``
+    (a copy) and ``swap_bandwidth`` (bytes a second) price the way to the host; ``None``:
+    :mod:`kvsim.sim.host_link`.
     """
 
     source: str = key(
@@ -87,6 +89,7 @@ class Cost:
     per_context_token_ps: int | None = key(None, duration(), name="per_context_token")
     swap_alpha_ps: int | None = key(None, duration(), name="swap_alpha")
     swap_bytes_per_s: int | None = key(None, size(), name="swap_bandwidth")
+    per_copied_token_ps: int | None = key(None, duration(), name="per_copied_token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +154,17 @@ class Batching:
 class Allocator:
     """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch.
 
-    ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says and
-    where ``placement`` says; it has no blocks and shares no prefixes. Other kinds leave those two
-    keys aside.
+    ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says
+    (predictions times ``reservation_margin``) and where ``placement`` says; with ``compaction``
+    runs slide together where that lets the queue's head in. It has no blocks and shares no
+    prefixes. Other kinds leave those keys aside.
     """
 
     kind: str = key("paged", policy(ALLOCATORS))
     reservation: str = key("max", policy(RESERVATIONS))
+    reservation_margin: float = key(1.0, above_zero())
     placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
+    compaction: str = key("none", choice("none", "when-blocked"))
     prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
 

@@ -137,6 +137,7 @@ class Stepper:
         self._fragmented = False
         self.cause = "step"
         self._ends_together = False
+        self._num_copied = 0
         self.last_call_ps = -1
         self._windows = [
             group.sliding_window for group in config.kv_groups if group.sliding_window is not None
@@ -292,6 +293,7 @@ class Stepper:
         )
         if self._link is not None:
             duration_ps = self._with_copies(step, duration_ps)
+        duration_ps += self._copy_ps()
         recorder.num_steps += 1
         recorder.num_steps_outside += not inside
         start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
@@ -321,6 +323,18 @@ class Stepper:
             recorder.swapped_in_blocks += num_blocks
             sequence.last_block_ps = now_ps
             self._judge(sequence, hit_tokens)
+
+    def _copy_ps(self) -> int:
+        """Duration of what the call copied within the pool, before its step."""
+        relocations = self.state.allocator.relocations
+        if relocations is None:
+            return 0
+        copied = relocations.copied_tokens - self._num_copied
+        copy_ps = self._cost.copy_ps(copied)
+        self._num_copied += copied
+        self.recorder.copy_ps += copy_ps
+        self.recorder.relocations = relocations
+        return copy_ps
 
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""

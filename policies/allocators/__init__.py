@@ -29,6 +29,8 @@ def _contiguous(context: PolicyContext) -> Allocator:
     return ContiguousAllocator(
         build(RESERVATIONS.find(config.reservation), context),
         make_placement(config.placement, config.usable_blocks),
+        config.max_model_len,
+        compacts=config.compaction == "when-blocked",
     )
 
 

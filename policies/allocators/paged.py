@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.allocators.relocations import Relocations
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
 
@@ -23,6 +24,7 @@ class PagedAllocator:
     """Block tables and prefix cache of one engine; see the module docstring."""
 
     uses_oracle = False
+    relocations: Relocations | None = None
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._block_size = config.block_size

@@ -28,10 +28,21 @@ ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
         ({"predictor": "oracle"}, ONE, "stepper", 'predictor "oracle" is asked at each'),
         ({}, replace(ONE, timeout_ns=np.array([9])), "stepper", "requests with a timeout"),
         (
-            {"allocator": "contiguous", "block_size": 1},
+            {"allocator": "contiguous", "block_size": 1, "batching": "iteration-level"},
+            ONE,
+            "leaper",
+            "FCFS, one full-attention group",
+        ),
+        (
+            {
+                "allocator": "contiguous",
+                "block_size": 1,
+                "placement": "first-fit",
+                "compaction": "when-blocked",
+            },
             ONE,
             "stepper",
-            "contiguous reservations are stepped through",
+            "compaction when-blocked is stepped through",
         ),
     ],
 )

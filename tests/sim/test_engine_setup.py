@@ -60,9 +60,11 @@ def test_costs() -> None:
         "cost.per_prefill_token": "30us",
         "cost.per_decode_seq": "50us",
         "cost.per_context_token": "20ns",
+        "cost.per_copied_token": "3ns",
     }
     cost = set_up(Scenario().with_values(linear)).cost
-    assert cost == LinearCost(4 * 10**9, 30 * 10**6, 50 * 10**6, 20_000)
+    assert cost == LinearCost(4 * 10**9, 30 * 10**6, 50 * 10**6, 20_000, 3000)
+    assert cost.copy_ps(7) == 21_000
     assert "h100-sxm profile" in set_up(Scenario()).cost.name
     datasheet = set_up(Scenario().with_values({"cost.source": "datasheet"})).cost
     assert "datasheet" in datasheet.name

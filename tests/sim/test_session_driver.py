@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -107,9 +108,26 @@ def random_loop(seed: int) -> tuple[Trace, FollowOns, SchedulerConfig]:
     return trace, loop_of(parent, delay_ns), config
 
 
+def with_reservations(config: SchedulerConfig, seed: int) -> SchedulerConfig:
+    """Contiguous, in a pool in which some requests get stuck."""
+    rnd = Random(seed)
+    return replace(
+        config,
+        allocator="contiguous",
+        reservation=rnd.choice(["pow2", "oracle"]),
+        placement=rnd.choice(["buddy", "first-fit", "best-fit"]),
+        block_size=1,
+        num_gpu_blocks=rnd.randint(30, 150),
+        enable_prefix_caching=False,
+    )
+
+
 @pytest.mark.parametrize("seed", range(60))
-def test_both_engines_run_the_same_loop(seed: int) -> None:
+@pytest.mark.parametrize("reserves", [False, True])
+def test_both_engines_run_the_same_loop(seed: int, reserves: bool) -> None:
     trace, loop, config = random_loop(seed)
+    if reserves:
+        config = with_reservations(config, seed)
     num_users = Random(seed).choice([None, 1, 3])
     made = [
         run(
