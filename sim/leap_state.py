@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from kvsim.policies.batching import IterationLevel, MixedRunningFirst
+from kvsim.policies.batching import IterationLevel, MixedRunningFirst, NoEvict
 from kvsim.sim.leap import (
     steps_ps,
     steps_to_reach,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 62
 TOKEN_BUDGETS: Final[dict[str, Callable[[SchedulerConfig], int]]] = {
-    policy.name: policy.token_budget for policy in (MixedRunningFirst, IterationLevel)
+    policy.name: policy.token_budget for policy in (MixedRunningFirst, IterationLevel, NoEvict)
 }
 """Most tokens of a step, for each batching that is leapt through."""
 

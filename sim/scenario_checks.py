@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
 _PREDICTED_ROOM = ("mixed-running-first", "iteration-level")
-SGLANG = ("prefill-first", "new-token-ratio")
+_BATCHINGS_THAT_PREEMPT = ("mixed-running-first", "iteration-level")
+_SGLANG = ("prefill-first", "new-token-ratio")
 _BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level", "prefill-first")
 
 
@@ -33,7 +34,7 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
     engine, batching = scenario.engine, scenario.batching
     _check_predictions(scenario, groups)
     if scenario.allocator.kind == "contiguous":
-        _check_contiguous(scenario.allocator, scenario.predictor.kind)
+        _check_contiguous(scenario.allocator, scenario.predictor.kind, batching.policy)
         if scenario.allocator.prefix == "hash":
             raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be 'hash'")
         if engine.num_gpu_blocks_override is not None:
@@ -104,7 +105,7 @@ def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
             f"preemption.mode = {mode!r}: batching.policy = {scenario.batching.policy!r} brings "
             f"nobody back from the host, {' and '.join(_BATCHINGS_THAT_SWAP)} do"
         )
-    if (scenario.batching.policy, scenario.batching.prefill_rule) == SGLANG:
+    if (scenario.batching.policy, scenario.batching.prefill_rule) == _SGLANG:
         raise ValueError(
             f"preemption.mode = {mode!r}: batching.prefill_rule = 'new-token-ratio' retracts, it "
             "never swaps; 'watermark' does"
@@ -116,10 +117,15 @@ def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
         )
 
 
-def _check_contiguous(allocator: Allocator, predictor: str) -> None:
+def _check_contiguous(allocator: Allocator, predictor: str, batching: str) -> None:
     """Refuse what a reservation or a placement cannot do."""
     if allocator.reservation == Predicted.name and predictor == NoPrediction.name:
         require_prediction(NoPrediction(), "allocator.reservation = 'predicted'")
+    if allocator.reservation == Predicted.name and batching not in _BATCHINGS_THAT_PREEMPT:
+        raise ValueError(
+            f"allocator.reservation = 'predicted' may be outgrown: batching.policy = {batching!r} "
+            f"makes nobody give way, {' and '.join(_BATCHINGS_THAT_PREEMPT)} do"
+        )
     if allocator.compaction != "none" and allocator.placement == Buddy.name:
         raise ValueError(
             f"allocator.compaction = {allocator.compaction!r} slides runs together, but buddies "

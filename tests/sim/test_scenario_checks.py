@@ -217,6 +217,15 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
             "reservation = 'predicted' needs predicted lengths: predictor.kind = 'none' has none",
         ),
         (
+            {
+                **CONTIGUOUS,
+                "allocator.reservation": "predicted",
+                "predictor.kind": "quantile",
+                "batching.policy": "no-evict",
+            },
+            "may be outgrown: batching.policy = 'no-evict' makes nobody give way",
+        ),
+        (
             {**CONTIGUOUS, "allocator.compaction": "when-blocked"},
             "buddies stay at multiples of their size: choose allocator.placement = 'first-fit'",
         ),
