@@ -11,10 +11,10 @@ and only the head of the queue is tried. Nothing is shared and nothing is cached
 
 Most reservations cover all that a sequence will use; then it never lacks room and is never
 preempted. One that is outgrown is renewed: to what the reservation now says, at least twice the
-room that there was for the answer, at most the model length. It then grows in place, as far as the
-hole beside it allows and at once if that is one token; else it moves to a hole that holds all of
-the renewed reservation, and what it has computed is copied; else somebody has to give way, by the
-rules of preemption.
+room that there was for the answer, at most the model length. If the slots that the step needs are
+free beside the run, it grows in place, up to the renewed length or the end of the hole; else it
+moves to a hole that holds all of the renewed length, and what it has computed is copied; else
+somebody has to give way, by the rules of preemption.
 
 With compaction a head of the queue that has room enough in sum, but no hole, makes runs slide
 together (``FreeRuns.slide``); what they have computed is copied.
