@@ -11,10 +11,10 @@ and only the head of the queue is tried. Nothing is shared and nothing is cached
 
 Most reservations cover all that a sequence will use; then it never lacks room and is never
 preempted. One that is outgrown is renewed: to what the reservation now says, at least twice the
-room that there was for the answer, at most the model length. It then grows in place, as far as the
-hole beside it allows and at once if that is one token; else it moves to a hole that holds all of
-the renewed reservation, and what it has computed is copied; else somebody has to give way, by the
-rules of preemption.
+room that there was for the answer, at most the model length. If the slots that the step needs are
+free beside the run, it grows in place, up to the renewed length or the end of the hole; else it
+moves to a hole that holds all of the renewed length, and what it has computed is copied; else
+somebody has to give way, by the rules of preemption.
 
 With compaction a head of the queue that has room enough in sum, but no hole, makes runs slide
 together (``FreeRuns.slide``); what they have computed is copied.
@@ -22,7 +22,7 @@ together (``FreeRuns.slide``); what they have computed is copied.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.policies.allocators.base import Hit, Usage
 from kvsim.policies.allocators.placement.free_runs import FreeRuns
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from kvsim.policies.sequence import Sequence
 
 NO_HIT: Final = Hit(0, (), 0)
+
+
+class _Renewal(NamedTuple):
+    """What a sequence had computed and reserved when its reservation was outgrown."""
+
+    computed: int
+    reserved_before: int
 
 
 class ContiguousAllocator:
@@ -66,7 +73,7 @@ class ContiguousAllocator:
         self._compacts = compacts
         self._addresses: dict[int, int] = {}
         self._owners: dict[int, Sequence] = {}
-        self._grown_at: dict[int, int] = {}  # tokens computed when the reservation was renewed
+        self._renewals: dict[int, _Renewal] = {}  # the last one of each sequence
 
     def address_of(self, sequence: Sequence) -> int:
         """First slot of a running sequence."""
@@ -112,6 +119,7 @@ class ContiguousAllocator:
         if needed <= sequence.reserved:
             return True
         assert not self._reservation.covers_all, f"{sequence} outgrows its reservation"
+        before = sequence.reserved
         renewed = self._renewed(sequence, needed)
         address = self._addresses[sequence.index]
         room = self.placement.room_at(address)
@@ -128,21 +136,25 @@ class ContiguousAllocator:
             self._disown(sequence)
             self._own(sequence, moved_to, renewed)
             self._relocated.move(sequence.computed)
-        self._grown_at[sequence.index] = sequence.computed
+        self._renewals[sequence.index] = _Renewal(sequence.computed, before)
         return True
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
         """Nothing is cached."""
 
     def release(self, sequence: Sequence) -> None:
-        """Give back the run."""
+        """Give back the run; what was renewed for a step that is not made was never owned."""
         self._disown(sequence)
-        self._grown_at.pop(sequence.index, None)
+        renewal = self._renewals.pop(sequence.index, None)
+        if renewal is not None and renewal.computed == sequence.computed:
+            sequence.reserved = renewal.reserved_before
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
         """All is taken at admission, which the first chunk follows, and when it is renewed."""
-        computed = sequence.computed
-        return computed == 0 or self._grown_at.get(sequence.index) == computed
+        if sequence.computed == 0:
+            return True
+        renewal = self._renewals.get(sequence.index)
+        return renewal is not None and renewal.computed == sequence.computed
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
         """The rest of the reservation; the round-up is padding."""

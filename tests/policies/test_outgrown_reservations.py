@@ -120,6 +120,17 @@ def test_it_grows_in_place_as_far_as_the_hole_allows() -> None:
     allocator.check_invariants()
 
 
+def test_a_renewal_for_a_step_that_is_not_made_was_never_owned() -> None:
+    allocator = make(40, "first-fit", 5)
+    sequence = admit(allocator, 0)
+    assert generate(allocator, sequence, 5)
+    assert allocator.grow(sequence, 1)
+    assert allocator.num_empty(sequence, 15) == 5
+    allocator.release(sequence)  # another one's victim, in the same call
+    assert allocator.num_empty(sequence, 15) == 0
+    assert allocator.usage([]) == (40, 0, 0, 0, 0)
+
+
 def test_it_moves_where_its_neighbour_is_in_the_way() -> None:
     allocator = make(48, "first-fit", 5, 1)
     sequence, blocker = admit(allocator, 0), admit(allocator, 1)
