@@ -98,6 +98,8 @@ def sample(trace: Trace, num_requests: int, generator: np.random.Generator) -> T
 
 def groups_of(trace: Trace) -> NDArray[np.int64]:
     """Return for each request the number of its group, from 0 in order of first appearance."""
+    if trace.session is None and trace.after_request is None:
+        return np.arange(len(trace))
     leader = list(range(len(trace)))
 
     def lead(row: int) -> int:

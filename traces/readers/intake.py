@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsim.traces.readers.assemble import Assembly, IdForm
 from kvsim.traces.readers.cells import whole_numbers
-from kvsim.traces.readers.columns import DEFAULTS, NARROW, narrow
+from kvsim.traces.readers.columns import DEFAULTS
 from kvsim.traces.readers.session_starts import SessionStarts
 from kvsim.traces.readers.wishes import Wishes
 from kvsim.traces.receipt import Receipt
@@ -104,12 +104,11 @@ class Intake:
             reason = f"{self._output_name} is 0: no answer"
             _count(self.receipt.unusable, reason, len(zeros), int(batch.numbers[zeros[0]]))
         chunk = {name: values[keep] for name, values in columns.items()}
-        chunk["number"] = batch.numbers[keep]
-        chunk["row"] = self.receipt.rows_read + np.flatnonzero(keep)
-        for name in NARROW & chunk.keys():
-            chunk[name] = narrow(chunk[name])
+        rows = self.receipt.rows_read + np.flatnonzero(keep)
         self.receipt.rows_read += len(batch)
-        self._assembly.add(chunk, None if ids is None else ids.select(keep))
+        self._assembly.add(
+            chunk, rows, batch.numbers[keep], None if ids is None else ids.select(keep)
+        )
 
     def _leave_out(self, batch: Batch, row: int) -> None:
         """Count a row that is not taken, or raise what is wrong with it."""
