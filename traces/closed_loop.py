@@ -21,7 +21,7 @@ from kvsim.traces.trace import TraceError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.traces.trace import Trace
+    from kvsim.traces.trace import MorePredecessors, Trace
 
 _UNITS_NS: Final = {"ms": 10**6, "s": 10**9, "min": 60 * 10**9}
 _TIME: Final = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|min)"
@@ -72,6 +72,8 @@ class ThinkRule:
 class FollowOns(NamedTuple):
     """For each request the one whose answer it waits for (-1: it waits for none).
 
+    Where ``also_after`` names others, a request that waits at all waits for those, too.
+
     ``parent``, ``delay_ns``: int64, shape ``(n,)``; the delay runs from the end of the answer. Of
     requests that wait for none it is the pause of a user between the session before and this one.
     ``num_drawn`` of the delays are not the trace's.
@@ -80,6 +82,20 @@ class FollowOns(NamedTuple):
     parent: NDArray[np.int64]
     delay_ns: NDArray[np.int64]
     num_drawn: int = 0
+    also_after: MorePredecessors | None = None
+
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return who waits and for whose answer: each pair once, in order of who waits."""
+        waiting = np.flatnonzero(self.parent >= 0)
+        answers = self.parent[waiting]
+        if self.also_after is None:
+            return waiting, answers
+        owners = np.repeat(np.arange(len(self.parent)), np.diff(self.also_after.offsets))
+        really = self.parent[owners] >= 0
+        others = np.stack([owners[really], self.also_after.requests[really]])
+        pairs = np.concatenate([np.stack([waiting, answers]), others], axis=1)
+        waiting, answers = np.unique(pairs, axis=1)
+        return waiting, answers
 
     def note(self) -> str:
         """Say who waits."""
@@ -142,7 +158,7 @@ def follow_ons(
             )
         generator = rng if rng is not None else np.random.default_rng(0)
         delay_ns[drawn] = think.draw(num_drawn, generator)
-    return FollowOns(parent, delay_ns, num_drawn)
+    return FollowOns(parent, delay_ns, num_drawn, trace.also_after)
 
 
 def _recorded_delays(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

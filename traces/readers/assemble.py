@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.readers.batch import Ragged
-from kvsim.traces.readers.columns import Columns, derive_delays, parts
+from kvsim.traces.readers.columns import Columns, derive_delays
 from kvsim.traces.readers.describe import count_early_turns, describe, epoch_text
 from kvsim.traces.readers.drawn_times import draw_times
-from kvsim.traces.readers.growing import GrowingColumn
+from kvsim.traces.readers.growing import GrowingLists
 from kvsim.traces.readers.places import Places
+from kvsim.traces.readers.predecessors import Predecessors
 from kvsim.traces.receipt import Receipt, duration
 from kvsim.traces.time_grid import gap_blocks
-from kvsim.traces.trace import PrefixIds, Trace, TraceError
+from kvsim.traces.trace import MorePredecessors, PrefixIds, Trace, TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from kvsim.traces.readers.batch import Ragged
     from kvsim.traces.readers.wishes import Wishes
     from kvsim.traces.source import Source
 
@@ -52,7 +53,8 @@ class Assembly:
         self.wishes = wishes
         self._columns = Columns()
         self._places = Places()
-        self._ids = (GrowingColumn(np.int64), GrowingColumn(np.int64))  # lengths, flat
+        self._ids = GrowingLists()
+        self._also_after = GrowingLists()
         self._last_ns = 0
         self._num_back = 0
         self._first_back: tuple[int, int] | None = None  # index, how far back in ns
@@ -68,6 +70,7 @@ class Assembly:
         rows: NDArray[np.int64],
         numbers: NDArray[np.int64],
         ids: Ragged | None,
+        also_after: Ragged | None = None,
     ) -> None:
         """Take requests: columns of equal length, their rows in the file and line numbers."""
         if not len(rows):
@@ -76,9 +79,8 @@ class Assembly:
             self._watch_order(chunk["arrival_ns"])
         self._columns.append(chunk, len(rows))
         self._places.append(rows, numbers)
-        if ids is not None:
-            self._ids[0].append(ids.lengths)
-            self._ids[1].append(ids.flat)
+        self._ids.append(ids, len(rows))
+        self._also_after.append(also_after, len(rows))
 
     def _watch_order(self, arrival_ns: NDArray[np.int64]) -> None:
         """Remember where times go back."""
@@ -111,8 +113,9 @@ class Assembly:
         if not has_times:
             columns["arrival_ns"] = np.zeros(self.num_rows, dtype=np.int64)
         order = self._order(columns["arrival_ns"], time_column, sort)
+        also_after = None
         if "after_request" in columns:
-            self._find_predecessors(columns["after_request"], order)
+            also_after = self._follow(columns["after_request"], order)
         prefix = self._prefix(order, id_form)
         if order is not None:
             for key in columns:
@@ -141,6 +144,7 @@ class Assembly:
             name=source.name if name is None else name,
             **columns,
             ids=ids,
+            also_after=also_after,
             session=None if session is None else session.tolist(),
             has_time=None if has_time is None else has_time.astype(np.bool_),
             prefix=prefix,
@@ -187,45 +191,36 @@ class Assembly:
                 )
             first += len(gaps)
 
-    def _find_predecessors(self, after: NDArray[np.int64], order: NDArray[np.int64] | None) -> None:
-        """Turn rows of the file into indices of the trace, in place; -1 where one is left out."""
-        position = None
-        if order is not None:
-            position = np.empty(self.num_rows, dtype=np.int64)
-            position[order] = np.arange(self.num_rows)
-        lost = 0
-        for part in parts(self.num_rows):
-            rows = after[part]
-            found = np.where(rows >= 0, self._places.index_of(rows), -1)
-            here = np.arange(part.start, part.stop)
-            if position is not None:
-                found = np.where(found >= 0, position[found], -1)
-                here = position[part]
-            beyond = (rows >= self.receipt.rows_read) & (self.num_rows != self.wishes.limit)
-            wrong = np.flatnonzero((found >= here) | beyond)
-            if len(wrong):
-                raise self._error(
-                    part.start + int(wrong[0]),
-                    f"after_request is {int(rows[wrong[0]])}, which is no earlier request; "
-                    "allowed are -1 (none) and the index (from 0) of a row that arrives before "
-                    "this one",
-                )
-            lost += int(np.count_nonzero((rows >= 0) & (found < 0)))
-            after[part] = found
-        if lost:
+    def _follow(
+        self, after: NDArray[np.int64], order: NDArray[np.int64] | None
+    ) -> MorePredecessors | None:
+        """Make ``after`` indices of the trace, in place; the other predecessors likewise."""
+        is_whole = self.num_rows != self.wishes.limit
+        num_rows = self.receipt.rows_read if is_whole else None
+        predecessors = Predecessors(self._places, order, num_rows, self._error)
+        also, num_lost = predecessors.find(after, self._also_after.taken())
+        if num_lost:
             self.receipt.notes.append(
-                f"{lost:,} requests follow a row that was left out: they wait for none"
+                f"{num_lost:,} requests follow a row that was left out: they wait for none"
             )
+        if also is None:
+            return None
+        self.receipt.notes.append(
+            f"{np.count_nonzero(also.lengths):,} requests follow several answers: in closed loops "
+            "they wait for the last of them to end"
+        )
+        if order is not None:
+            also = also.reorder(order)
+        return MorePredecessors(also.offsets(), also.flat)
 
     def _prefix(self, order: NDArray[np.int64] | None, form: IdForm | None) -> PrefixIds | None:
         if form is None:
             return None
-        ragged = Ragged(*(column.taken() for column in self._ids))
+        ids = self._ids.taken()
+        assert ids is not None, "a format with ids has lists of them"
         if order is not None:
-            ragged = ragged.reorder(order)
-        offsets = np.zeros(self.num_rows + 1, dtype=np.int64)
-        np.cumsum(ragged.lengths, out=offsets[1:])
-        return PrefixIds(form.block_size, offsets, ragged.flat, form.covers_output, form.scope)
+            ids = ids.reorder(order)
+        return PrefixIds(form.block_size, ids.offsets(), ids.flat, form.covers_output, form.scope)
 
     def _names(self, ids: NDArray[Any], order: NDArray[np.int64] | None) -> Sequence[str]:
         """Check that no two requests have one name; nameless ones are named by their index."""

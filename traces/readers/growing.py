@@ -1,10 +1,12 @@
-"""A column that grows in place while a file is read."""
+"""Columns that grow in place while a file is read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from kvsim.traces.readers.batch import Ragged
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -56,3 +58,27 @@ class GrowingColumn:
             spare = max(_LEAST_ROOM, end // _SPARE_SHARE)
             self._values.resize(end + spare, refcheck=False)
         return end
+
+
+class GrowingLists:
+    """Lists of numbers, one a row; rows of pieces without any have empty ones."""
+
+    def __init__(self) -> None:
+        self._lengths = GrowingColumn(np.int64)
+        self._flat = GrowingColumn(np.int64)
+        self._num_rows = 0
+
+    def append(self, lists: Ragged | None, num_rows: int) -> None:
+        """Add the lists of so many rows; None: they have none."""
+        if lists is not None:
+            self._lengths.append_same(0, self._num_rows - len(self._lengths))
+            self._lengths.append(lists.lengths)
+            self._flat.append(lists.flat)
+        self._num_rows += num_rows
+
+    def taken(self) -> Ragged | None:
+        """Give the lists away; None where no row could have one."""
+        if not len(self._lengths):
+            return None
+        self._lengths.append_same(0, self._num_rows - len(self._lengths))
+        return Ragged(self._lengths.taken(), self._flat.taken())

@@ -1,20 +1,23 @@
 """TraceLab's rounds: one JSON line a round of a coding-agent session, with event times.
 
 A round arrives with its first timing event (message or tool result) and ends with its last;
-``input_tokens_total = prefix_tokens + newly_append_tokens``.
+``input_tokens_total = prefix_tokens + newly_append_tokens``. A round follows the one before it in
+its session; where rounds ran side by side, all that had ended when it began.
 Source: uw-syfi/TraceLab, ``round_trace.jsonl``.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kvsim.traces.readers import nested
-from kvsim.traces.readers.batch import shown
+from kvsim.traces.readers.batch import Ragged, shown
 from kvsim.traces.readers.cells import texts, whole_numbers
 from kvsim.traces.readers.checks import check_total
+from kvsim.traces.readers.ended_before import Call, ended_before
 from kvsim.traces.readers.intake import IdForm
 from kvsim.traces.readers.prefix_chains import BLOCK_TOKENS, NOTE, PrefixChains
 from kvsim.traces.readers.sessions import SessionLinks
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 _LENGTHS: Final = ("input_tokens_total", "prefix_tokens", "newly_append_tokens")
+_LOOK_BACK: Final = 64
 _KEYS: Final = ("session_id", *_LENGTHS, "output_tokens", "first event", "last event", "round_id")
 _DETECTED_BY: Final = frozenset({"session_id", "input_tokens_total", "output_tokens"})
 
@@ -49,9 +53,10 @@ class TraceLabRoundsReader:
     def read(self, source: Source, intake: Intake) -> Trace:
         """Read it; the first round arrives at zero."""
         stamps, links, chains = Stamps(), SessionLinks(), PrefixChains()
+        recent: dict[str, deque[Call]] = {}
         for batch in nested.batches(_rounds(source), intake, _KEYS):
             nested.require(batch, _KEYS)
-            _add(batch, intake, stamps, links, chains)
+            _add(batch, intake, stamps, links, chains, recent)
         intake.receipt.notes.append(NOTE)
         return intake.trace(
             time_unit=stamps.unit,
@@ -75,7 +80,12 @@ def _rounds(source: Source) -> Iterator[nested.Numbered]:
 
 
 def _add(
-    batch: Batch, intake: Intake, stamps: Stamps, links: SessionLinks, chains: PrefixChains
+    batch: Batch,
+    intake: Intake,
+    stamps: Stamps,
+    links: SessionLinks,
+    chains: PrefixChains,
+    recent: dict[str, deque[Call]],
 ) -> None:
     session = texts(batch, "session_id")
     for row in [row for row, name in enumerate(session.tolist()) if not name]:
@@ -87,17 +97,43 @@ def _add(
     output_tokens = intake.output_tokens(batch, "output_tokens")
     arrival_ns = stamps.read_ns(batch, "first event")
     end_ns = stamps.read_ns(batch, "last event")
+    end_ns = np.where(end_ns > arrival_ns, end_ns, -1)
     link = links.link(batch, session, arrival_ns, intake.receipt.rows_read)
     total = prompt_tokens + output_tokens
     ids = chains.ids(batch, session, prefix_tokens, total)
     columns: dict[str, NDArray[Any]] = {
         "ids": texts(batch, "round_id"),
         "arrival_ns": link.arrival_ns,
-        "end_ns": np.where(end_ns > arrival_ns, end_ns, -1),
+        "end_ns": end_ns,
         "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens,
         "session": session,
         "turn": link.turn,
         "after_request": link.after_request,
     }
-    intake.add(batch, columns, ids)
+    also_after = _tie(batch, session, columns, intake.receipt.rows_read, recent)
+    intake.add(batch, columns, ids, also_after)
+
+
+def _tie(
+    batch: Batch,
+    session: NDArray[np.object_],
+    columns: dict[str, NDArray[Any]],
+    rows_before: int,
+    recent: dict[str, deque[Call]],
+) -> Ragged:
+    """Tie rounds to all that had ended, where rounds of a session ran side by side."""
+    keep = batch.kept()
+    others: list[list[int]] = []
+    for row, name in enumerate(session.tolist()):
+        others.append([])
+        if not keep[row]:
+            continue
+        calls = recent.setdefault(name, deque(maxlen=_LOOK_BACK))
+        start_ns, end_ns = int(columns["arrival_ns"][row]), int(columns["end_ns"][row])
+        before = ended_before(calls, start_ns)
+        if before and calls[-1].end is not None:
+            columns["after_request"][row] = before[0].index
+            others[row] = [call.index for call in before[1:]]
+        calls.append(Call(rows_before + row, start_ns, end_ns if end_ns >= 0 else None))
+    return Ragged.of_lists(others)
