@@ -145,6 +145,8 @@ class SessionDriver:
     def _send(self, index: int) -> Event | None:
         """Submit a request now; the event of its answer's end, ``None`` where it is refused."""
         now_ps = int(self._env.now)
+        if now_ps >= NEVER_PS:
+            raise OverflowError("beyond the clock's end")  # as the recorder's arrays do
         self._arrival_ps[index] = now_ps
         self._sent[index] = 1
         if not self._engine.add(index, now_ps):

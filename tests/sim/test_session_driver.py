@@ -10,7 +10,7 @@ import pytest
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import EngineRun, run
-from kvsim.sim.recorder import ABORTED, FINISHED, NOT_SENT, REFUSED
+from kvsim.sim.recorder import ABORTED, FINISHED, NEVER_PS, NOT_SENT, REFUSED
 from kvsim.traces.closed_loop import FollowOns, ThinkRule, follow_ons
 from kvsim.traces.trace import MorePredecessors, Trace, TraceError
 
@@ -215,6 +215,24 @@ def test_who_gives_up_frees_memory_and_is_counted(async_scheduling: bool) -> Non
     assert recorder.output_tokens[1] < 40
     last_window = max(i for i, ps in enumerate(recorder.windows["window"]) if ps)
     assert recorder.windows["running"][last_window] > 0
+
+
+def test_a_patience_beyond_the_clock_is_none() -> None:
+    trace = make_trace(3)
+    trace.timeout_ns = np.array([2**63 - 1, 2**63 // 1000 + 5, 30], dtype=np.int64)
+    assert set(close(trace, [-1, -1, -1], [0, 0, 0]).recorder.status) == {FINISHED}
+
+
+def test_a_delay_beyond_the_clock_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the simulated time passes 106 days.* a delay"):
+        close(make_trace(2), [-1, 0], [0, 2**63 - 1])
+
+
+def test_an_arrival_after_two_months_is_told() -> None:
+    trace = make_trace(2, arrivals=[0, 60 * 86_400 * 10**9])
+    recorder = close(trace, [-1, -1], [0, 0]).recorder
+    assert recorder.arrival_ps is not None
+    assert recorder.arrival_ps[1] < NEVER_PS
 
 
 def test_who_is_given_up_ends_its_session() -> None:
