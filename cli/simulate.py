@@ -11,6 +11,7 @@ from kvsim.cli.trace_options import (
     add_loop_options,
     add_reading_options,
     check_seed,
+    check_users,
     is_closed,
     read_with_options,
 )
@@ -137,6 +138,7 @@ def check_trace_options(arguments: argparse.Namespace) -> None:
     from kvsim.traces.rate_scale import parse_rate_scale
 
     check_seed(arguments.seed)
+    check_users(arguments)
     parse_rate_scale(arguments.rate_scale)
     MaxTokensRule.parse(arguments.assume_max_tokens)
     if arguments.think_time is not None:

@@ -79,7 +79,7 @@ class SessionDriver:
         if self._num_users is None:
             self._env.process(self._start_at_their_times())
         else:
-            for _ in range(self._num_users):
+            for _ in range(min(self._num_users, len(self._roots))):  # others find no session
                 self._env.process(self._user())
         self._env.run()
         for index, sent in enumerate(self._sent):

@@ -80,13 +80,13 @@ def _take_also_after(
 
 def slice_rows(trace: Trace, first: int, end: int | None) -> Trace:
     """Return the requests from row ``first`` (from 0) to before ``end``."""
-    end = len(trace) if end is None else min(end, len(trace))
-    if not 0 <= first < end:
+    asked = len(trace) if end is None else end
+    if not 0 <= first < min(asked, len(trace)):
         raise TraceError(
             f"no request is left: trace {trace.name} has {len(trace):,} requests, rows {first:,} "
-            f"to before {end:,} were asked for"
+            f"to before {asked:,} were asked for"
         )
-    return take(trace, np.arange(first, end))
+    return take(trace, np.arange(first, min(asked, len(trace))))
 
 
 def slice_time(trace: Trace, first_ns: int, end_ns: int | None) -> Trace:

@@ -228,6 +228,15 @@ def test_a_delay_beyond_the_clock_is_refused() -> None:
         close(make_trace(2), [-1, 0], [0, 2**63 - 1])
 
 
+def test_users_without_a_session_cost_nothing() -> None:
+    trace, config = make_trace(3), SchedulerConfig(num_gpu_blocks=400, max_model_len=1024)
+    loop = loop_of([-1, -1, -1], [0, 0, 0])
+    recorder = run(
+        trace, config, COST, max_tokens=trace.output_tokens, follow_ons=loop, num_users=10**15
+    ).recorder
+    assert set(recorder.status) == {FINISHED}
+
+
 def test_an_arrival_after_two_months_is_told() -> None:
     trace = make_trace(2, arrivals=[0, 60 * 86_400 * 10**9])
     recorder = close(trace, [-1, -1], [0, 0]).recorder

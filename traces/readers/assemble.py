@@ -116,6 +116,8 @@ class Assembly:
         also_after = None
         if "after_request" in columns:
             also_after = self._follow(columns["after_request"], order)
+            if "has_time" in columns:  # who follows none any more comes at the earliest bound
+                columns["has_time"][columns["after_request"] < 0] = 1
         prefix = self._prefix(order, id_form)
         if order is not None:
             for key in columns:

@@ -68,6 +68,15 @@ def _metadata(source: Source, schema: Any) -> Metadata:
             f"{shown(','.join(schema.names))} and must have {', '.join(REQUIRED)}"
         )
     refuse_unknown(source.path, schema.names)
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise TraceError(f"{source.path}: column {twice[0]!r} occurs twice in the schema")
+    for field in schema:
+        if not _is_read(field.type):
+            raise TraceError(
+                f"{source.path}: column {field.name!r} is of type {field.type}; allowed are "
+                "integers (int64), text, and lists of integers: cast it"
+            )
     text = (schema.metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         return Metadata()
@@ -76,6 +85,23 @@ def _metadata(source: Source, schema: Any) -> Metadata:
     except ValueError as error:
         raise TraceError(f"{source.path}: metadata is not JSON: {error}") from error
     return Metadata.from_json(source.path, value)
+
+
+def _is_read(kind: Any) -> bool:
+    """Tell whether cells of an arrow type are what cells of JSON can be."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    known = (
+        pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean,
+        pa.types.is_string, pa.types.is_large_string, pa.types.is_null,
+    )  # fmt: skip
+    nested = (
+        pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
+        pa.types.is_dictionary,
+    )  # fmt: skip
+    if any(fits(kind) for fits in nested):
+        kind = kind.value_type
+    return any(fits(kind) for fits in known)
 
 
 def _batches(file: Any, intake: Intake) -> Iterator[Batch]:

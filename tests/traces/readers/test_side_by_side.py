@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from kvsim.traces import Trace, TraceError, read_trace
+from kvsim.traces import Trace, TraceError, read_trace, write_trace
 from kvsim.traces.select import sample, slice_rows
 
 if TYPE_CHECKING:
@@ -112,6 +112,17 @@ def test_rows_that_are_left_out_are_waited_for_by_nobody(tmp_path: Path) -> None
     path = tmp_path / "own.csv"
     path.write_text(f"{OWN}0,9,9,,,\n1,0,9,,,\n2,9,9,0,5,1\n3,9,9,1,5,0\n", "utf-8")
     assert awaited(read_trace(path, on_bad_row="skip")) == [[], [0], []]
+
+
+def test_a_turn_that_follows_none_any_more_can_be_written(tmp_path: Path) -> None:
+    path, again = tmp_path / "own.csv", tmp_path / "again.csv"
+    head = "arrival_ns,prompt_tokens,output_tokens,after_request,delay_ns,has_time\n"
+    path.write_text(f"{head}0,0,9,,,\n4,9,9,0,5,0\n", "utf-8")
+    write_trace(read_trace(path, on_bad_row="skip"), again)
+    trace = read_trace(again)
+    assert (trace.has_time is None, awaited(trace)) == (False, [[]])
+    assert trace.has_time is not None
+    assert trace.has_time.all()
 
 
 @pytest.mark.parametrize(
