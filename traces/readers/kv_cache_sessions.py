@@ -131,6 +131,7 @@ class Sessions:
         one.
         """
         ends = {call.index: call.end for call in (*thread, *parents)}
+        thread = sorted(thread, key=lambda call: call.start)
         for place, call in enumerate(thread):
             row = self._rows[call.index]
             if row["after_request"] >= 0 and ends[row["after_request"]] is None:

@@ -65,6 +65,8 @@ def test_a_request_follows_all_parallel_calls_that_had_ended(tmp_path: Path) -> 
     trace = session(tmp_path / "s.json", call(0, 1), call(2, 3), call(3, 1), call(4, 9), call(6, 1))
     # that at 4 s followed the one that had just ended, and runs still at 6 s, when two had ended
     assert awaited(trace) == [[], [0], [0], [2], [1, 2]]
+    back = session(tmp_path / "s.json", call(5, 1), call(0, 1), call(2, 2))
+    assert awaited(back) == [[], [0], [1]], "the file's order is not that of time"
     side = session(tmp_path / "s.json", call(0, 1), call(2, 3), call(2.5, 3), call(7, 1))
     assert awaited(side) == [[], [0], [0], [2, 1]]
 
