@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kvsim.traces.own_format import MAX_BLOCK_TOKENS, is_block_size
 from kvsim.traces.readers import nested
 from kvsim.traces.readers.batch import shown
-from kvsim.traces.readers.ended_before import Call, ended_before
+from kvsim.traces.readers.ended_before import LOOK_BACK, Call, ended_before
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kvsim.traces.source import Source
 
 _DEPTH: Final = 8
-_LOOK_BACK: Final = 64
 _ID_RANGE: Final = 2**48
 _MS: Final = Decimal(1000)
 
@@ -136,9 +135,9 @@ class Sessions:
             row = self._rows[call.index]
             if row["after_request"] >= 0 and ends[row["after_request"]] is None:
                 continue
-            recent = thread[max(place - _LOOK_BACK, 0) : place]
+            recent = thread[max(place - LOOK_BACK, 0) : place]
             before = ended_before([*recent, *agents], call.start)
-            before = before or ended_before(parents[-_LOOK_BACK:], call.start)
+            before = before or ended_before(parents[-LOOK_BACK:], call.start)
             if before:
                 row["after_request"] = before[0].index
                 row["also_after"] = [other.index for other in before[1:]]
@@ -208,7 +207,7 @@ class Sessions:
 def _latest(calls: list[Call], start: Decimal) -> Call | None:
     """Return the last call that ended by then, or else the last that began before."""
     began = None
-    for call in reversed(calls[-_LOOK_BACK:]):
+    for call in reversed(calls[-LOOK_BACK:]):
         if call.start >= start:
             continue
         if call.end is None or call.end <= start:

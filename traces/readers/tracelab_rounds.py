@@ -8,16 +8,15 @@ Source: uw-syfi/TraceLab, ``round_trace.jsonl``.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kvsim.traces.readers import nested
-from kvsim.traces.readers.batch import Ragged, shown
+from kvsim.traces.readers.batch import shown
 from kvsim.traces.readers.cells import texts, whole_numbers
 from kvsim.traces.readers.checks import check_total
-from kvsim.traces.readers.ended_before import Call, ended_before
+from kvsim.traces.readers.ended_before import RecentCalls
 from kvsim.traces.readers.intake import IdForm
 from kvsim.traces.readers.prefix_chains import BLOCK_TOKENS, NOTE, PrefixChains
 from kvsim.traces.readers.sessions import SessionLinks
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 _LENGTHS: Final = ("input_tokens_total", "prefix_tokens", "newly_append_tokens")
-_LOOK_BACK: Final = 64
 _KEYS: Final = ("session_id", *_LENGTHS, "output_tokens", "first event", "last event", "round_id")
 _DETECTED_BY: Final = frozenset({"session_id", "input_tokens_total", "output_tokens"})
 
@@ -53,7 +51,7 @@ class TraceLabRoundsReader:
     def read(self, source: Source, intake: Intake) -> Trace:
         """Read it; the first round arrives at zero."""
         stamps, links, chains = Stamps(), SessionLinks(), PrefixChains()
-        recent: dict[str, deque[Call]] = {}
+        recent = RecentCalls()
         for batch in nested.batches(_rounds(source), intake, _KEYS):
             nested.require(batch, _KEYS)
             _add(batch, intake, stamps, links, chains, recent)
@@ -85,7 +83,7 @@ def _add(
     stamps: Stamps,
     links: SessionLinks,
     chains: PrefixChains,
-    recent: dict[str, deque[Call]],
+    recent: RecentCalls,
 ) -> None:
     session = texts(batch, "session_id")
     for row in [row for row, name in enumerate(session.tolist()) if not name]:
@@ -111,29 +109,5 @@ def _add(
         "turn": link.turn,
         "after_request": link.after_request,
     }
-    also_after = _tie(batch, session, columns, intake.receipt.rows_read, recent)
+    also_after = recent.tie(batch, columns, intake.receipt.rows_read)
     intake.add(batch, columns, ids, also_after)
-
-
-def _tie(
-    batch: Batch,
-    session: NDArray[np.object_],
-    columns: dict[str, NDArray[Any]],
-    rows_before: int,
-    recent: dict[str, deque[Call]],
-) -> Ragged:
-    """Tie rounds to all that had ended, where rounds of a session ran side by side."""
-    keep = batch.kept()
-    others: list[list[int]] = []
-    for row, name in enumerate(session.tolist()):
-        others.append([])
-        if not keep[row]:
-            continue
-        calls = recent.setdefault(name, deque(maxlen=_LOOK_BACK))
-        start_ns, end_ns = int(columns["arrival_ns"][row]), int(columns["end_ns"][row])
-        before = ended_before(calls, start_ns)
-        if before and calls[-1].end is not None:
-            columns["after_request"][row] = before[0].index
-            others[row] = [call.index for call in before[1:]]
-        calls.append(Call(rows_before + row, start_ns, end_ns if end_ns >= 0 else None))
-    return Ragged.of_lists(others)

@@ -93,6 +93,32 @@ def test_parallel_rounds_of_tracelab(tmp_path: Path) -> None:
     assert trace.delay_ns.tolist() == [0, 2 * S, 3 * S, 5 * S]
 
 
+def test_spans_of_a_conversation_fan_in(tmp_path: Path) -> None:
+    """As in inference-perf's ``fan_in_dependencies``: two side by side, then one."""
+    spans = [
+        {
+            "span_id": name,
+            "parent_span_id": None,
+            "start_time": f"2026-02-25T10:00:{start:02}.000000",
+            "end_time": f"2026-02-25T10:00:{end:02}.000000",
+            "attributes": {
+                "gen_ai.conversation.id": talk,
+                "gen_ai.usage.input_tokens": 9,
+                "gen_ai.usage.output_tokens": 2,
+            },
+        }
+        for name, talk, start, end in (
+            ("a", "t", 0, 2), ("b", "t", 3, 5), ("c", "t", 4, 6), ("x", "u", 5, 7), ("d", "t", 8, 9)
+        )
+    ]  # fmt: skip
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps({"spans": spans}), "utf-8")
+    trace = read_trace(path)
+    assert awaited(trace) == [[], [0], [0], [], [2, 1]]
+    assert trace.delay_ns is not None
+    assert trace.delay_ns.tolist() == [0, S, 2 * S, 0, 2 * S]
+
+
 def test_parts_of_a_trace_keep_what_is_left(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text(f"{OWN}0,9,9,,,\n1,9,9,,,\n2,9,9,,,\n3,9,9,2,5,0 1\n4,9,9,,,\n", "utf-8")
