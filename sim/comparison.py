@@ -42,6 +42,7 @@ class _Options(TypedDict):
     closed: bool
     think_time: str | None
     num_users: int | None
+    timeout: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ def compare(
     closed: bool = False,
     think_time: str | None = None,
     num_users: int | None = None,
+    timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Replay a trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
@@ -101,6 +103,7 @@ def compare(
         "closed": closed,
         "think_time": think_time,
         "num_users": num_users,
+        "timeout": timeout,
     }
     _check_block_sizes(trace, scenarios)
     jobs = min(jobs or os.cpu_count() or 1, len(scenarios))

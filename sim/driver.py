@@ -250,8 +250,8 @@ def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
         driver.run()
     except OverflowError:
         raise ValueError(
-            "the simulated time passes 106 days, the most that can be told: the load, or a step's "
-            "cost, is far beyond what the engine can serve"
+            "the simulated time passes 106 days, the most that can be told: the load, a delay or a "
+            "step's cost is far beyond what the engine can serve"
         ) from None
     finally:
         if previous is not None:

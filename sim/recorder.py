@@ -30,7 +30,7 @@ FINISHED: Final = 1
 REFUSED: Final = 2
 ABORTED: Final = 3  # the client gave up
 NOT_SENT: Final = 4  # its session had ended before
-NEVER_PS: Final = 1 << 62  # arrival of what was never sent
+NEVER_PS: Final = (1 << 63) - 1  # arrival of what was never sent
 
 REFUSALS_KEPT: Final = 20
 

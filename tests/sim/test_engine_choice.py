@@ -22,7 +22,7 @@ ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
         ({"batching": "no-evict"}, ONE, "leaper", "FCFS, one full-attention group"),
         *(
             ({"batching": name}, ONE, "stepper", f"batching {name} is stepped through")
-            for name in ("iteration-level", "prefill-first", "static", "token-budget")
+            for name in ("prefill-first", "static", "token-budget")
         ),
         ({"policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
         ({"predictor": "oracle"}, ONE, "stepper", 'predictor "oracle" is asked at each'),
