@@ -60,6 +60,20 @@ class SchedulerConfig:
     victim_moves_position: Literal["always", "scheduled"] = "always"
     """Priority: the walk's position moves back for any earlier victim, or only a scheduled one."""
 
+    prefill_rule: str = "new-token-ratio"
+    """``prefill-first``: what may enter, by ``new-token-ratio`` (SGLang) or ``watermark`` (v0)."""
+    max_prefill_tokens: int = 16384
+    new_token_ratio: float = 0.7
+    min_new_token_ratio_factor: float = 0.14
+    new_token_ratio_decay_steps: int = 600
+    retract_decode_steps: int = 20
+    clip_max_new_tokens: int = 4096
+    max_batch_total_tokens: int | None = None
+    """``token-budget``: ``None`` is the whole pool."""
+    waiting_served_ratio: float = 0.3
+    max_waiting_tokens: int = 20
+    pad_to_longest: bool = False
+
     @property
     def num_null_blocks(self) -> int:
         """Blocks of the pool that hold nothing: vLLM's null block, 0 without block tables."""

@@ -201,7 +201,8 @@ def run(
     """
     requests = Requests(trace, config, max_tokens)
     span_ps = max(requests.arrival_ps, default=0)
-    max_flips = MAX_FLIPS if config.allocator == "paged" else None
+    grows_steadily = (config.allocator, config.batching) == ("paged", "mixed-running-first")
+    max_flips = MAX_FLIPS if grows_steadily else None
     recorder = Recorder(len(trace), span_ps, max_flips=max_flips)
     recorder.arrival_ps = requests.arrival_ps
     able, reason = can_leap(config, requests)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.sim.batching_checks import batching_keys_set_aside
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import build_cost
 from kvsim.sim.hardware import load_hardware, server_defaults
@@ -92,7 +93,11 @@ def set_up(scenario: Scenario) -> EngineSetup:
     )
     cost = _cost(scenario, model, hardware, overlap=config.async_scheduling)
     link = host_link(scenario, hardware, pool) if swaps else None
-    notes = (*keys_set_aside(scenario), *_notes(config, model, pool))
+    notes = (
+        *keys_set_aside(scenario),
+        *batching_keys_set_aside(scenario),
+        *_notes(config, model, pool),
+    )
     if link is not None:
         notes += swap_notes(scenario, link, config.num_host_blocks)
     return EngineSetup(config, cost, shape, pool.terms, notes, link)

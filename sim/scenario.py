@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.sim.batching_checks import (
+    WHOLE_UP_TO_BUDGET,
+    WITHOUT_BUDGET,
+    check_batching,
+    cuts_prompts,
+)
 from kvsim.sim.scenario_checks import check_combination, check_swapping
 from kvsim.sim.scenario_tables import (
     Allocator,
@@ -82,7 +88,7 @@ class Scenario:
         ValueError
             Where ``allocator.prefix = "hash"`` meets ``engine.enable_prefix_caching = false``.
         """
-        if self.allocator.kind == "contiguous":
+        if self.allocator.kind == "contiguous" or self.batching.policy == "static":
             return False
         switch, prefix = self.engine.enable_prefix_caching, self.allocator.prefix
         if prefix == "hash" and not switch:
@@ -118,10 +124,14 @@ class Scenario:
         model_len = engine.max_model_len or max_model_len
         groups = engine.kv_groups or groups
         check_combination(self, groups)
+        is_async = async_scheduling if engine.async_scheduling is None else engine.async_scheduling
+        check_batching(self, groups, is_async=is_async)
+        check_swapping(self, is_async=is_async)
         budget = engine.max_num_batched_tokens or max_num_batched_tokens
-        if batching.policy == "iteration-level":  # a budget that never binds
+        if batching.policy in WITHOUT_BUDGET:  # a budget that never binds
             budget = model_len * (engine.max_num_seqs or max_num_seqs)
-        if not engine.enable_chunked_prefill and budget < model_len:
+        takes_longest = budget >= model_len or batching.policy in WHOLE_UP_TO_BUDGET
+        if not engine.enable_chunked_prefill and not takes_longest:
             raise ValueError(
                 f"engine.enable_chunked_prefill = false needs engine.max_num_batched_tokens "
                 f"(={budget}) >= engine.max_model_len (={model_len})"
@@ -132,10 +142,6 @@ class Scenario:
                 f"engine.max_num_batched_tokens (={budget}) must be at least "
                 f"engine.max_num_seqs (={seats})"
             )
-        asynchronous = async_scheduling
-        if engine.async_scheduling is not None:
-            asynchronous = engine.async_scheduling
-        check_swapping(self, asynchronous=asynchronous)
         contiguous = self.allocator.kind == "contiguous"
         return SchedulerConfig(
             allocator=self.allocator.kind,
@@ -148,7 +154,7 @@ class Scenario:
             max_num_seqs=seats,
             max_model_len=model_len,
             enable_prefix_caching=self.prefix_caching(),
-            enable_chunked_prefill=engine.enable_chunked_prefill,
+            enable_chunked_prefill=cuts_prompts(self),
             long_prefill_token_threshold=batching.long_prefill_token_threshold,
             policy=self.queue.policy,
             victim=self.preemption.victim,
@@ -156,7 +162,7 @@ class Scenario:
             num_host_blocks=num_host_blocks,
             watermark=batching.watermark,
             scheduler_reserve_full_isl=batching.scheduler_reserve_full_isl,
-            async_scheduling=asynchronous,
+            async_scheduling=is_async,
             prefix_cache_retention_interval=self.retention.prefix_cache_retention_interval,
             kv_groups=groups,
             freed_blocks_without_key=(
@@ -167,4 +173,15 @@ class Scenario:
             victim_moves_position=(
                 "always" if self.preemption.victim_moves_position == "always" else "scheduled"
             ),
+            prefill_rule=batching.prefill_rule,
+            max_prefill_tokens=batching.max_prefill_tokens,
+            new_token_ratio=batching.new_token_ratio,
+            min_new_token_ratio_factor=batching.min_new_token_ratio_factor,
+            new_token_ratio_decay_steps=batching.new_token_ratio_decay_steps,
+            retract_decode_steps=batching.retract_decode_steps,
+            clip_max_new_tokens=batching.clip_max_new_tokens,
+            max_batch_total_tokens=batching.max_batch_total_tokens,
+            waiting_served_ratio=batching.waiting_served_ratio,
+            max_waiting_tokens=batching.max_waiting_tokens,
+            pad_to_longest=batching.pad_to_longest,
         )

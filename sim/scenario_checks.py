@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from kvsim.sim.scenario import Scenario
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
-_ITERATION_LEVEL = "batching.policy = 'iteration-level'"
 _BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level")
 
 
@@ -48,20 +47,9 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
             "preemption.victim = 'most-remaining' needs guesses of answer lengths: "
             "predictor.kind = 'none' gives none, choose another predictor"
         )
-    if batching.policy == "iteration-level":
-        if engine.max_num_batched_tokens is not None:
-            raise ValueError(
-                f"{_ITERATION_LEVEL} has no token budget: engine.max_num_batched_tokens "
-                f"(={engine.max_num_batched_tokens}) belongs to another policy"
-            )
-        if batching.long_prefill_token_threshold > 0:
-            raise ValueError(
-                f"{_ITERATION_LEVEL} has no chunks: batching.long_prefill_token_threshold "
-                f"(={batching.long_prefill_token_threshold}) belongs to another policy"
-            )
 
 
-def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
+def check_swapping(scenario: Scenario, *, is_async: bool) -> None:
     """Refuse to swap where nobody says what happens.
 
     Raises
@@ -77,12 +65,17 @@ def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
             f"preemption.mode = {mode!r} copies blocks to the host: allocator.kind = "
             f"{scenario.allocator.kind!r} cannot, only 'paged' can"
         )
-    if scenario.batching.policy not in _BATCHINGS_THAT_SWAP:
+    batching = scenario.batching
+    swaps = batching.policy in _BATCHINGS_THAT_SWAP
+    if batching.policy == "prefill-first":
+        swaps = batching.prefill_rule == "watermark"
+    if not swaps:
         raise ValueError(
-            f"preemption.mode = {mode!r}: batching.policy = {scenario.batching.policy!r} brings "
-            f"nobody back from the host, {' and '.join(_BATCHINGS_THAT_SWAP)} do"
+            f"preemption.mode = {mode!r}: batching.policy = {batching.policy!r} brings nobody back "
+            f"from the host, {', '.join(_BATCHINGS_THAT_SWAP)} and 'prefill-first' with "
+            "batching.prefill_rule = 'watermark' do"
         )
-    if asynchronous:
+    if is_async:
         raise ValueError(
             f"preemption.mode = {mode!r} is not defined with a step in flight: set "
             "engine.async_scheduling = false"

@@ -114,7 +114,12 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """``[batching]``: how a step is composed and what may enter it."""
+    """``[batching]``: how a step is composed and what may enter it.
+
+    From ``prefill_rule`` to ``clip_max_new_tokens`` they belong to ``prefill-first`` (all but the
+    first to its rule ``new-token-ratio``), from ``max_batch_total_tokens`` (``"none"``: the whole
+    pool) to ``max_waiting_tokens`` to ``token-budget``; ``pad_to_longest`` belongs to ``static``.
+    """
 
     policy: str = key(
         "mixed-running-first",
@@ -125,6 +130,17 @@ class Batching:
     keep_room_for_last_token: bool = key(True, flag())
     watermark: float = key(0.0, fraction())
     scheduler_reserve_full_isl: bool = key(True, flag())
+    prefill_rule: str = key("new-token-ratio", choice("new-token-ratio", "watermark"))
+    max_prefill_tokens: int = key(16384, whole(1))
+    new_token_ratio: float = key(0.7, fraction(above_zero=True))
+    min_new_token_ratio_factor: float = key(0.14, fraction(above_zero=True))
+    new_token_ratio_decay_steps: int = key(600, whole(1))
+    retract_decode_steps: int = key(20, whole(0))
+    clip_max_new_tokens: int = key(4096, whole(1))
+    max_batch_total_tokens: int | None = key(None, whole(1, optional=True))
+    waiting_served_ratio: float = key(0.3, fraction())
+    max_waiting_tokens: int = key(20, whole(0))
+    pad_to_longest: bool = key(False, flag())
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ class Stepper:
         self._recompute_calls = -(-config.max_model_len // chunk)
         self._since_ps = 0
         self._fragmented = False
+        self._ends_together = False
         self.last_call_ps = -1
         self._windows = [
             group.sliding_window for group in config.kv_groups if group.sliding_window is not None
@@ -145,7 +146,7 @@ class Stepper:
         self._account(now_ps)
         self.last_call_ps = now_ps
         while len(self._in_flight) < self._depth:
-            step = self._call()
+            step = self._call(now_ps)
             if not step.items and not step.preempted:
                 break
             self._launch(step, now_ps)
@@ -200,13 +201,12 @@ class Stepper:
                 computed = sequence.computed - sequence.owed
                 self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))
                 if self._is_done(sequence):
-                    self.state.running.remove(sequence)
-                    self._release_account(sequence, sequence.computed, now_ps)
-                    self.state.allocator.release(sequence)
+                    self._leave(sequence, now_ps)
             if self._is_done(sequence):
                 finished.append(sequence.index)
                 num_outputs = sequence.known - sequence.prompt_tokens
                 self.recorder.finished(sequence.index, now_ps, num_outputs)
+        self._end_batch(now_ps)
         if self._listener is not None:
             self._listener.applied(self, flight, finished, late, dropped)
         return finished
@@ -219,28 +219,30 @@ class Stepper:
     def abort(self, index: int, now_ps: int) -> None:
         """The client of an unfinished request gave up: it leaves, its blocks are free at once.
 
-        Tokens in flight for it are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``).
+        Tokens in flight for it are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``). Of a batch
+        that ends together it cannot leave: what it holds is free when the batch ends.
         """
         self._account(now_ps)
         state = self.state
         for sequence in state.running:
             if sequence.index == index:
-                state.running.remove(sequence)
-                self._release_account(sequence, sequence.computed, now_ps)
-                state.allocator.release(sequence)
+                self._leave(sequence, now_ps)
                 break
         else:
             out = (*state.swapped, *state.waiting)
             sequence = next(waiting for waiting in out if waiting.index == index)
-            self._withdraw(sequence, now_ps)
+            self._withdraw(sequence)
+            self.recorder.queue(now_ps, self._num_waiting)
         sequence.aborted = True
         self.recorder.aborted(index, now_ps)
 
     # ---- parts -----------------------------------------------------------------------------
 
-    def _call(self) -> ScheduledStep:
+    def _call(self, now_ps: int) -> ScheduledStep:
         step = self._batching.compose(self.state)
         self._cause = step.waits_for or "step"
+        for sequence, reason in step.dropped:
+            self._refuse(sequence, reason, now_ps)
         return step
 
     def _launch(self, step: ScheduledStep, now_ps: int) -> None:
@@ -262,6 +264,7 @@ class Stepper:
             recorder.swapped_in_blocks += num_blocks
             sequence.last_block_ps = now_ps
             self._judge(sequence, hit_tokens)
+        self._ends_together = step.ends_together
         items = []
         prefills: list[tuple[int, int]] = []
         contexts: list[int] = []
@@ -272,14 +275,15 @@ class Stepper:
                 FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
             )
             if decodes:
-                contexts.append(past + 1)
+                contexts.append(max(past + 1, step.padded_to))
             else:
-                prefills.append((num_tokens, past))
+                prefills.append((max(num_tokens, step.padded_to - past), past))
             if allocator.takes_memory(sequence, past + num_tokens):
                 sequence.last_block_ps = now_ps
             sequence.computed = past + num_tokens
             sequence.in_flight += num_tokens
             sequence.owed += samples
+        contexts += [step.padded_to] * len(self.state.ended)
         duration_ps, inside = self._cost.step(
             prefills,
             len(contexts),
@@ -299,9 +303,15 @@ class Stepper:
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""
         sequence = self._head()
-        self._withdraw(sequence, now_ps)
-        self.recorder.refused(sequence.index, "does not fit even when nothing else runs")
+        self._withdraw(sequence)
+        self._refuse(sequence, "does not fit even when nothing else runs", now_ps)
+
+    def _refuse(self, sequence: Sequence, reason: str, now_ps: int) -> None:
+        """Count a sequence that has left the queue for good; a late token of it is dropped."""
+        sequence.aborted = True
+        self.recorder.refused(sequence.index, reason)
         self._refused.append(sequence.index)
+        self.recorder.queue(now_ps, self._num_waiting)
 
     @property
     def _num_waiting(self) -> int:
@@ -312,7 +322,7 @@ class Stepper:
         """Who is next to enter."""
         return self.state.swapped[0] if self.state.swapped else self.state.waiting.head()
 
-    def _withdraw(self, sequence: Sequence, now_ps: int) -> None:
+    def _withdraw(self, sequence: Sequence) -> None:
         """Take a sequence that does not run out of the engine."""
         state = self.state
         if sequence in state.swapped:
@@ -320,7 +330,6 @@ class Stepper:
             forget_swapped(state, sequence)
         else:
             state.waiting.remove(sequence)
-        self.recorder.queue(now_ps, self._num_waiting)
 
     def _judge(self, sequence: Sequence, hit_tokens: int) -> None:
         """A victim runs again: tell the mode, and note whether its choice was right."""
@@ -358,12 +367,8 @@ class Stepper:
         if self._num_barren > 2 * (in_system + self._recompute_calls):
             self._num_barren = 0
             sequence = step.preempted[-1].sequence
-            self._withdraw(sequence, now_ps)
-            sequence.aborted = True  # a late token is dropped
-            self.recorder.refused(
-                sequence.index, "it and others put each other out and get no further"
-            )
-            self._refused.append(sequence.index)
+            self._withdraw(sequence)
+            self._refuse(sequence, "it and others put each other out and get no further", now_ps)
 
     def _is_done(self, sequence: Sequence) -> bool:
         """The truth about lengths, asked only when results are applied."""
@@ -383,15 +388,40 @@ class Stepper:
         sequence.last_token_ps, sequence.last_token_stint = now_ps, item.stint
         recorder.output_tokens[index] += 1
 
+    def _leave(self, sequence: Sequence, now_ps: int) -> None:
+        """A running sequence ends; in a batch that ends together it keeps what it owns."""
+        self.state.running.remove(sequence)
+        if self._ends_together:
+            self.state.ended.append(sequence)
+        else:
+            self._release(sequence, now_ps)
+
+    def _end_batch(self, now_ps: int) -> None:
+        """Where nobody runs any more, take back what the ended members of a batch kept."""
+        if not self.state.running:
+            for sequence in self.state.ended:
+                self._release(sequence, now_ps)
+            self.state.ended.clear()
+
+    def _release(self, sequence: Sequence, now_ps: int) -> None:
+        """Take back what a sequence owns."""
+        self._release_account(sequence, sequence.computed, now_ps)
+        self.state.allocator.release(sequence)
+
     def _release_account(self, sequence: Sequence, computed: int, now_ps: int) -> None:
         """What a sequence owned and had not filled by now was never filled."""
         slots = self.state.allocator.num_empty(sequence, computed)
         self.recorder.never(sequence.last_block_ps, now_ps, slots)
 
     def _account(self, now_ps: int) -> None:
-        """Memory was constant since the last event; O(running)."""
+        """Memory was constant since the last event; O(running).
+
+        KV of ended members is of use to nobody: it counts as padding.
+        """
         state = self.state
-        blank, cached, empty, duplicate, padding = state.allocator.usage(state.running)
+        owners = [*state.running, *state.ended]
+        blank, cached, empty, duplicate, padding = state.allocator.usage(owners)
+        padding += sum(sequence.computed for sequence in state.ended)
         self.recorder.interval(
             self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
         )
@@ -407,13 +437,14 @@ class Stepper:
         """Verify every structure and counter; O(pool + running)."""
         state = self.state
         state.allocator.check_invariants()
-        assert len(state.running) <= self.config.max_num_seqs, "more sequences than seats"
+        members = [*state.running, *state.ended]
+        assert len(members) <= self.config.max_num_seqs, "more sequences than seats"
         for sequence in state.running:
             known = sequence.known + sequence.owed
             assert sequence.computed <= known, f"{sequence} computed more than it knows"
             assert state.allocator.num_held(sequence), f"{sequence} has no block"
         held = state.allocator.owners()
-        assert held == {sequence.index for sequence in state.running}, "blocks without an owner"
+        assert held == {sequence.index for sequence in members}, "blocks without an owner"
         state.mode.host.check_invariants()
         out = {sequence.index for sequence in state.swapped}
         assert state.mode.host.owners() == out, "host blocks without an owner"

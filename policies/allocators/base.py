@@ -53,6 +53,19 @@ class Allocator(Protocol):
         """Cached blocks lost so far."""
         ...
 
+    @property
+    def num_spare(self) -> int:
+        """Blocks (or slots, where there are none) that can be handed out, cached ones included."""
+        ...
+
+    def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
+        """Spare blocks that a waiting sequence would take in all to hold ``tokens`` tokens."""
+        ...
+
+    def num_lacking(self, sequence: Sequence, tokens: int) -> int:
+        """Spare blocks that a running sequence would still take to hold ``tokens`` tokens."""
+        ...
+
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit, at most all known tokens but one; changes nothing."""
         ...

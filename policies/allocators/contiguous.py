@@ -44,6 +44,19 @@ class ContiguousAllocator:
         """First slot of a running sequence."""
         return self._addresses[sequence.index]
 
+    @property
+    def num_spare(self) -> int:
+        """Free slots, in one run or several."""
+        return self.placement.num_free
+
+    def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
+        """The whole reservation with its round-up."""
+        return self.placement.rounded(self._reservation.tokens(sequence))
+
+    def num_lacking(self, sequence: Sequence, tokens: int) -> int:
+        """None: the reservation covers all."""
+        return 0
+
     def find_hit(self, sequence: Sequence) -> Hit:
         """Nothing is cached."""
         return NO_HIT

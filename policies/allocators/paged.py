@@ -48,6 +48,24 @@ class PagedAllocator:
             for number, group in enumerate(config.kv_groups)
         ]
 
+    @property
+    def num_spare(self) -> int:
+        """Free blocks, cached ones included."""
+        return self.pool.num_free
+
+    def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
+        """Blocks beyond the hit, and the hit's own where nobody else holds them."""
+        tokens = min(tokens, self._max_model_len)
+        return sum(
+            group.num_free_hit_blocks(blocks, hit.tokens)
+            + group.num_needed_at_admission(blocks, hit.tokens, tokens)
+            for group, blocks in zip(self.groups, hit.blocks, strict=True)
+        )
+
+    def num_lacking(self, sequence: Sequence, tokens: int) -> int:
+        """Blocks that the tables lack."""
+        return sum(group.num_needed(sequence, tokens) for group in self.groups)
+
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit, at most all known tokens but one; changes nothing.
 
@@ -118,7 +136,7 @@ class PagedAllocator:
         for group in self.groups:
             if group.window is not None:
                 group.drop_out_of_window(sequence)
-        if sum(group.num_needed(sequence, tokens) for group in self.groups) > self.pool.num_free:
+        if self.num_lacking(sequence, tokens) > self.pool.num_free:
             return False
         for group in self.groups:
             group.extend(sequence, tokens)

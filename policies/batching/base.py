@@ -56,19 +56,32 @@ class SwapIn(NamedTuple):
     hit_tokens: int
 
 
+class Dropped(NamedTuple):
+    """One waiting sequence that can never enter, and why."""
+
+    sequence: Sequence
+    reason: str
+
+
 @dataclass(slots=True)
 class ScheduledStep:
     """The result of one scheduling call, in the engine's order.
 
+    ``dropped``: sequences taken out of the queue that can never enter, each with the reason.
     ``waits_for``: why the first of those on the host, else the head of the queue, stays out (one of
-    ``Recorder`` causes), ``None`` where nobody waits.
+    ``Recorder`` causes), ``None`` where nobody waits. ``ends_together``: who ends in this step
+    keeps memory, seat and its row of the batch until nobody runs any more. ``padded_to``: tokens
+    that every row of the batch spans, those of ended members too; 0 where rows are not padded.
     """
 
     items: list[Item] = field(default_factory=list)
     admitted: list[Admission] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
     swapped_in: list[SwapIn] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     waits_for: str | None = None
+    ends_together: bool = False
+    padded_to: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -81,6 +94,7 @@ class SchedulerState:
     """What batching decides on: queue, running list (in order of admission), memory.
 
     ``swapped``: sequences whose blocks are on the host, in the order in which they went there.
+    ``ended``: members of a batch that ends together which have ended, but still hold memory.
     """
 
     context: PolicyContext
@@ -90,6 +104,7 @@ class SchedulerState:
     mode: PreemptionMode = field(default_factory=Recompute)
     running: list[Sequence] = field(default_factory=list)
     swapped: deque[Sequence] = field(default_factory=deque)
+    ended: list[Sequence] = field(default_factory=list)
 
     @property
     def config(self) -> SchedulerConfig:

@@ -15,6 +15,7 @@ from kvsim.policies.batching.base import Admission, Item, ScheduledStep
 from kvsim.policies.batching.swapping import bring_back, put_out
 
 if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import Hit
     from kvsim.policies.batching.base import SchedulerState
     from kvsim.policies.sequence import Sequence
 
@@ -58,11 +59,11 @@ class MixedRunningFirst:
         position = 0
         while position < len(running) and budget > 0:
             sequence = running[position]
-            tokens = min(self._wanted(state, sequence), cap, budget)
+            tokens = self._cut(state, self._wanted(state, sequence), min(cap, budget))
             if tokens <= 0:
                 position += 1
                 continue
-            while not state.allocator.grow(sequence, tokens):
+            while not self._grow(state, sequence, tokens):
                 victim = state.victim(running, state)
                 earlier, returned = self._preempt(state, step, victim)
                 budget += returned
@@ -75,6 +76,14 @@ class MixedRunningFirst:
             budget -= tokens
             position += 1
         return budget
+
+    def _cut(self, state: SchedulerState, wanted: int, limit: int) -> int:
+        """Tokens of a chunk where a sequence could use ``wanted``."""
+        return min(wanted, limit)
+
+    def _grow(self, state: SchedulerState, sequence: Sequence, tokens: int) -> bool:
+        """Take memory for a running sequence; False if it lacks."""
+        return state.allocator.grow(sequence, tokens)
 
     def _wanted(self, state: SchedulerState, sequence: Sequence) -> int:
         """Tokens a running sequence can use: 0 where its last one is in flight."""
@@ -99,8 +108,13 @@ class MixedRunningFirst:
                 returned = item.num_tokens
                 del step.items[number]
                 break
-        put_out(state, step, victim)
+        if not put_out(state, step, victim):
+            self._requeue(state, victim)
         return place, returned
+
+    def _requeue(self, state: SchedulerState, victim: Sequence) -> None:
+        """Put a preempted sequence back to where it waits."""
+        state.waiting.push_preempted(victim)
 
     def _admit_waiting(
         self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
@@ -120,13 +134,26 @@ class MixedRunningFirst:
                 if not config.enable_chunked_prefill:
                     step.waits_for = "budget"
                     return
-                tokens = budget
-            step.waits_for = allocator.refusal(sequence, hit, tokens, idle=not state.running)
+                tokens = self._cut(state, tokens, budget)
+                if tokens == 0:
+                    step.waits_for = "budget"
+                    return
+            step.waits_for = self._refusal(state, sequence, hit, tokens)
             if step.waits_for is not None:
                 return
-            state.waiting.pop()
-            allocator.admit(sequence, hit, tokens)
-            state.running.append(sequence)
-            step.admitted.append(Admission(sequence, hit.tokens, sequence.num_preemptions > 0))
-            step.items.append(Item(sequence, tokens, hit.tokens))
+            self._admit(state, step, hit, tokens)
             budget -= tokens
+
+    def _refusal(
+        self, state: SchedulerState, sequence: Sequence, hit: Hit, tokens: int
+    ) -> str | None:
+        """Why memory keeps the head of the queue out, ``None`` where it does not."""
+        return state.allocator.refusal(sequence, hit, tokens, idle=not state.running)
+
+    def _admit(self, state: SchedulerState, step: ScheduledStep, hit: Hit, tokens: int) -> None:
+        """Let the head of the queue in with its hit and ``tokens`` to compute."""
+        sequence = state.waiting.pop()
+        state.allocator.admit(sequence, hit, tokens)
+        state.running.append(sequence)
+        step.admitted.append(Admission(sequence, hit.tokens, sequence.num_preemptions > 0))
+        step.items.append(Item(sequence, tokens, hit.tokens))

@@ -143,6 +143,9 @@ def test_the_watermark_holds_for_those_that_return_unless_nobody_runs() -> None:
     assert refusal(victim, 13, idle=False) == "admission rule"
     assert refusal(victim, 13, idle=True) is None
     assert refusal(victim, 21, idle=True) == "blocks"
+    assert bring_back(calls.state, calls.step, lambda _: 13, 40, idle_too=True) == 40
+    assert calls.step.waits_for == "admission rule"
+    assert bring_back(calls.state, calls.step, lambda _: 13, 40) == 27
 
 
 def test_who_preempts_itself_is_swapped_and_comes_back_alone() -> None:

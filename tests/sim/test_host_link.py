@@ -99,6 +99,11 @@ def test_swap_space_is_counted_in_blocks_of_a_rank() -> None:
             r"mode = 'auto' copies blocks .*: allocator.kind = 'contiguous' cannot",
         ),
         (
+            {"batching.policy": "no-evict"},
+            "'no-evict' brings nobody back from the host, mixed-running-first, iteration-level",
+        ),
+        ({"batching.policy": "prefill-first"}, "with batching.prefill_rule = 'watermark' do"),
+        (
             {"hardware.name": "cpu-laptop", "memory.total": "64GiB"},
             "cpu-laptop has no link to a host, give its bytes a second as cost.swap_bandwidth",
         ),

