@@ -37,6 +37,13 @@ class HostLink:
     copies_per_block: int
     overlaps: bool = False
 
+    def __str__(self) -> str:
+        """Words for outputs."""
+        copies = "1 copy" if self.copies_per_block == 1 else f"{self.copies_per_block} copies"
+        return (
+            f"{copies} a block at {self.alpha_ps / 10**6:g} us, {self.bytes_per_s / 10**9:g} GB/s"
+        )
+
     def copy_ps(self, num_blocks: int) -> int:
         """Picoseconds for so many blocks in one direction, rounded up."""
         num_bytes = num_blocks * self.block_bytes

@@ -103,7 +103,7 @@ def traces(draw: st.DrawFn) -> Trace:
     )
 
 
-LINK = HostLink(alpha_ps=7, bytes_per_s=10**10, block_bytes=3, copies_per_block=2)
+LINK = HostLink(alpha_ps=7, bytes_per_s=10**11, block_bytes=3, copies_per_block=2)
 COSTS = st.builds(
     LinearCost,
     st.sampled_from([0, 1500, 5000]),
