@@ -80,6 +80,11 @@ class SchedulerConfig:
         return int(self.allocator == "paged")
 
     @property
+    def promises_longest_end(self) -> bool:
+        """Whether a request enters only when memory is there for all that its client allows."""
+        return self.batching in {"no-evict", "token-budget"}
+
+    @property
     def usable_blocks(self) -> int:
         """Blocks that can be handed out."""
         return self.num_gpu_blocks - self.num_null_blocks

@@ -63,6 +63,12 @@ def check_batching(scenario: Scenario, groups: tuple[KVGroup, ...], *, is_async:
             f"{policy} waits for the results of a step before it composes the next: set "
             "engine.async_scheduling = false"
         )
+    budget, block_size = engine.max_num_batched_tokens, engine.block_size or 1
+    if name == "no-evict" and budget is not None and budget < block_size:
+        raise ValueError(
+            f"{policy} cuts prompts to whole blocks: engine.max_num_batched_tokens (={budget}) "
+            f"must be at least engine.block_size (={block_size})"
+        )
     if name in _COUNTS_BLOCKS and scenario.allocator.kind == "contiguous":
         raise ValueError(
             f"{policy} counts free blocks: allocator.kind = 'contiguous' has none, choose 'paged'"

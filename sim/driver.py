@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
-from kvsim.sim.engine_choice import can_leap
-from kvsim.sim.leaper import Leaper
+from kvsim.sim.engine_choice import LEAPERS, can_leap
 from kvsim.sim.recorder import MAX_FLIPS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.session_driver import SessionDriver
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from kvsim.sim.cost import StepCost
     from kvsim.sim.host_link import HostLink
     from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.leaper import Leaper
     from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -213,7 +213,8 @@ def run(
             config, cost, requests, recorder, audit=audit, listener=listener, link=link
         )
     else:
-        engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
+        leaper = LEAPERS[config.batching]
+        engine = leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
     on_boundary = None
     if on_progress is not None:
 

@@ -96,8 +96,10 @@ class LeapCalls(LeapMembers):
         """Give the sequence in mid-prefill its next chunk; False if it had to preempt itself."""
         member = self._partial
         assert member is not None
+        tokens = self._cut(member.known - member.computed, self._budget - self._batch)
+        if tokens == 0:
+            return True
         self._partial = None
-        tokens = min(member.known - member.computed, self._budget - self._batch)
         blocks = -(-(member.computed + tokens) // self._block_size) - member.blocks
         if blocks > self._cache.num_free:
             self._preempt(self._running.popitem()[1])
@@ -134,9 +136,12 @@ class LeapCalls(LeapMembers):
                 if not self._chunked:
                     self._cause = "budget"
                     return
-                tokens = budget
+                tokens = self._cut(tokens, budget)
+                if tokens == 0:
+                    self._cause = "budget"
+                    return
             blocks = -(-tokens // block_size)
-            cause = self._refusal(found, blocks, known)
+            cause = self._refusal(member, found, blocks)
             if cause is not None:
                 self._cause = cause
                 return
@@ -146,8 +151,13 @@ class LeapCalls(LeapMembers):
             budget -= tokens
         self._cause = "step"
 
-    def _refusal(self, found: Found, blocks: int, known: int) -> str | None:
-        free = self._cache.num_free
+    def _cut(self, wanted: int, limit: int) -> int:
+        """Tokens of a chunk where a member could use ``wanted``."""
+        return min(wanted, limit)
+
+    def _refusal(self, member: Member, found: Found, blocks: int) -> str | None:
+        """Why memory keeps the queue's head out, ``None`` where it does not."""
+        free, known = self._cache.num_free, member.known
         chunk = blocks + found.num_free
         self._head_needs = chunk
         if chunk > free:

@@ -98,7 +98,8 @@ class Requests:
         """Requests that can never run.
 
         The front end refuses a prompt at or above the model length (vLLM 0.32.0); one whose
-        longest state needs more blocks than the pool has would wait or be preempted for ever.
+        longest state needs more blocks than the pool has would wait or be preempted for ever; where
+        the longest end is promised, that is the longest state.
         (What a window group needs depends on its neighbours; the stepper refuses those when they
         get stuck.)
         """
@@ -106,6 +107,8 @@ class Requests:
         tokens = prompts + outputs - 1
         if config.async_scheduling:
             tokens = tokens + ~foreseen  # one token is computed past a stop token
+        if config.promises_longest_end:
+            tokens = np.minimum(prompts + np.asarray(self.max_tokens), config.max_model_len)
         never = (prompts >= config.max_model_len) | (self._blocks(tokens) > self._usable_blocks)
         if not config.enable_chunked_prefill:
             never |= prompts > config.max_num_batched_tokens
@@ -127,9 +130,14 @@ class Requests:
             return (
                 f"prompt of {prompt:,} tokens > budget {config.max_num_batched_tokens:,}, unchunked"
             )
-        tokens = prompt + self._num_outputs[index] - 1
-        tokens += config.async_scheduling and not self.foreseen[index]
-        return f"needs {self._blocks(tokens):,} blocks, the pool has {self._usable_blocks:,}"
+        if config.promises_longest_end:
+            tokens = min(prompt + self.max_tokens[index], config.max_model_len)
+            needs = f"may need {self._blocks(tokens):,} blocks if its answer is as long as allowed"
+        else:
+            tokens = prompt + self._num_outputs[index] - 1
+            tokens += config.async_scheduling and not self.foreseen[index]
+            needs = f"needs {self._blocks(tokens):,} blocks"
+        return f"{needs}, the pool has {self._usable_blocks:,}"
 
     def num_covered(self, index: int) -> int:
         """Leading full blocks of the request that have a public key."""

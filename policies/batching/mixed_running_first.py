@@ -129,15 +129,14 @@ class MixedRunningFirst:
                 return
             sequence = state.waiting.head()
             hit = allocator.find_hit(sequence)
-            tokens = min(sequence.known - hit.tokens, cap)
-            if tokens > budget:
-                if not config.enable_chunked_prefill:
-                    step.waits_for = "budget"
-                    return
-                tokens = self._cut(state, tokens, budget)
-                if tokens == 0:
-                    step.waits_for = "budget"
-                    return
+            wanted = sequence.known - hit.tokens
+            if min(wanted, cap) > budget and not config.enable_chunked_prefill:
+                step.waits_for = "budget"
+                return
+            tokens = self._cut(state, wanted, min(cap, budget))
+            if tokens == 0:
+                step.waits_for = "budget"
+                return
             step.waits_for = self._refusal(state, sequence, hit, tokens)
             if step.waits_for is not None:
                 return

@@ -69,11 +69,11 @@ class NewTokenRatio(PrefillFirst):
         self.ratio = self._highest
         self._full: str | None = None
         self._num_running = 0
-        self._cut: Sequence | None = None
+        self._partial: Sequence | None = None
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
         """A prefill of those that may enter, else a decode of all."""
-        if self._cut is not None or len(state.running) < self._num_running or not state.running:
+        if self._partial is not None or len(state.running) < self._num_running or not state.running:
             self._full = None
         if not state.running and not len(state.waiting):
             self.ratio = self._highest
@@ -85,7 +85,7 @@ class NewTokenRatio(PrefillFirst):
 
     def _prefill(self, state: SchedulerState, step: ScheduledStep) -> None:
         """Go on with the prompt that was cut, then admit from the head of the queue."""
-        cut, self._cut = self._cut, None
+        cut, self._partial = self._partial, None
         if cut is not None and cut.aborted:
             cut = None
         room = self._room(state, cut)
@@ -140,12 +140,12 @@ class NewTokenRatio(PrefillFirst):
 
     def _charge(self, sequence: Sequence, tokens: int, extend: int, room: Room) -> None:
         """Take ``tokens`` of the ``extend`` that a prompt lacks out of the room of the step."""
-        self._cut = sequence if tokens < extend else None
+        self._partial = sequence if tokens < extend else None
         paged = self._in_pages(tokens)
         room.chunk -= paged
         room.prefill -= paged
         room.memory -= paged + self._page
-        if self._cut is None:
+        if self._partial is None:
             room.memory -= min(self._allowed(sequence), self._config.clip_max_new_tokens)
 
     def _in_pages(self, tokens: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -164,14 +164,14 @@ class TestEveryBatching:
         assert calls.step.waits_for is None
 
     def test_only_the_head_is_tried(self, kind: Kind) -> None:
-        rules = {"num_gpu_blocks": 8, "max_num_batched_tokens": 40}
+        rules: dict[str, Any] = {"num_gpu_blocks": 8, "max_num_batched_tokens": 40}
         calls = Calls(kind, 12, 17, 2, max_tokens=4, **rules)
         assert calls.call()[0] == (0, 12)
         assert [sequence.index for sequence in calls.state.waiting] == [1, 2]
         assert calls.step.waits_for in {"blocks", "admission rule"}
 
     def test_a_running_sequence_that_lacks_memory(self, kind: Kind) -> None:
-        rules = {"num_gpu_blocks": 8, "clip_max_new_tokens": 1, "watermark": 0.0}
+        rules: dict[str, Any] = {"num_gpu_blocks": 8, "clip_max_new_tokens": 1, "watermark": 0.0}
         calls = Calls(kind, 8, 8, max_tokens=1 if kind.preempts else 7, **rules)
         assert calls.call() == ([(0, 8), (1, 8)] if kind.preempts else [(0, 8)])
         if not kind.preempts:  # two of 8 + 7 tokens are 8 blocks, and there are 7
@@ -185,7 +185,7 @@ class TestEveryBatching:
     def test_reservations_are_never_outgrown(self, kind: Kind) -> None:
         if not kind.reserves:
             pytest.skip("counts blocks")
-        rules = {"allocator": "contiguous", "block_size": 1, "num_gpu_blocks": 300}
+        rules: dict[str, Any] = {"allocator": "contiguous", "block_size": 1, "num_gpu_blocks": 300}
         calls = Calls(kind, 9, 9, 9, placement="first-fit", **rules, watermark=0.0)
         for _ in range(60):
             calls.call()

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import ContiguousAllocator
-from kvsim.policies.batching import BATCHING
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
@@ -38,7 +37,7 @@ CONFIGS = st.builds(
     allocator=st.just("contiguous"),
     reservation=st.sampled_from(["max", "pow2", "oracle"]),
     placement=st.sampled_from(["buddy", "first-fit", "best-fit"]),
-    batching=st.sampled_from(sorted(BATCHING.builtins)),
+    batching=st.sampled_from(["iteration-level", "mixed-running-first", "no-evict"]),
     block_size=st.just(1),
     num_gpu_blocks=st.integers(20, 150),
     max_num_batched_tokens=st.integers(4, 40),
@@ -47,6 +46,18 @@ CONFIGS = st.builds(
     enable_prefix_caching=st.just(False),
     policy=st.sampled_from(["fcfs", "fcfs", "priority"]),
     async_scheduling=st.booleans(),
+) | st.builds(
+    SchedulerConfig,
+    allocator=st.just("contiguous"),
+    reservation=st.sampled_from(["max", "pow2", "oracle"]),
+    placement=st.sampled_from(["buddy", "first-fit", "best-fit"]),
+    batching=st.just("static"),
+    block_size=st.just(1),
+    num_gpu_blocks=st.integers(20, 150),
+    max_num_seqs=st.integers(1, 5),
+    max_model_len=st.just(MODEL_LEN),
+    enable_prefix_caching=st.just(False),
+    pad_to_longest=st.booleans(),
 )
 COSTS = st.builds(
     LinearCost, st.just(1500), st.sampled_from([0, 100]), st.sampled_from([0, 70]), st.just(3)
@@ -76,11 +87,15 @@ def traces(draw: st.DrawFn) -> Trace:
 
 @dataclass
 class Snapshot:
-    """State from ``time_ps`` until the next one; runs are (residency, first slot, computed)."""
+    """State from ``time_ps`` until the next one; runs are (residency, first slot, computed).
+
+    ``ended``: members of a batch that still hold their run.
+    """
 
     time_ps: int
     head: Sequence | None
     runs: list[tuple[tuple[int, int], int, int]]
+    ended: set[int]
 
 
 class Account(Stepper):
@@ -109,8 +124,9 @@ class Account(Stepper):
                 state.waiting.head() if len(state.waiting) else None,
                 [
                     ((s.index, s.num_preemptions), state.allocator.address_of(s), s.computed)
-                    for s in state.running
+                    for s in (*state.running, *state.ended)
                 ],
+                {s.index for s in state.ended},
             )
         )
         return boundary_ps
@@ -148,7 +164,7 @@ class Account(Stepper):
             assert not any(taken[run]), "two runs overlap"
             assert len(taken[run]) == self.rounded(reserved), "a run leaves the pool"
             taken[run] = [True] * len(taken[run])
-            found["token"] += computed
+            found["padding" if residency[0] in snapshot.ended else "token"] += computed
             found["future"] += final - computed
             found["never"] += reserved - final
             found["padding"] += self.rounded(reserved) - reserved

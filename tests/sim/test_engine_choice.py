@@ -19,6 +19,11 @@ ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
     ("rules", "trace", "engine", "reason"),
     [
         ({}, ONE, "leaper", "FCFS, one full-attention group"),
+        ({"batching": "no-evict"}, ONE, "leaper", "FCFS, one full-attention group"),
+        *(
+            ({"batching": name}, ONE, "stepper", f"batching {name} is stepped through")
+            for name in ("iteration-level", "prefill-first", "static", "token-budget")
+        ),
         ({"policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
         ({}, replace(ONE, timeout_ns=np.array([9])), "stepper", "requests with a timeout"),
         (

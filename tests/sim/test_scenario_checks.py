@@ -21,6 +21,9 @@ SMALL: dict[str, object] = {
 }
 CONTIGUOUS: dict[str, object] = {"allocator.kind": "contiguous"}
 ITERATION_LEVEL: dict[str, object] = {"batching.policy": "iteration-level"}
+STATIC: dict[str, object] = {"batching.policy": "static", "engine.async_scheduling": False}
+PREFILL_FIRST: dict[str, object] = STATIC | {"batching.policy": "prefill-first"}
+TOKEN_BUDGET: dict[str, object] = STATIC | {"batching.policy": "token-budget"}
 
 
 @pytest.mark.parametrize("reservation", ["max", "pow2", "oracle"])
@@ -101,13 +104,84 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
             {**ITERATION_LEVEL, "batching.long_prefill_token_threshold": 64},
             r"no chunks: batching.long_prefill_token_threshold .=64.",
         ),
-        ({"allocator.reservation": "predicted"}, "expected one of max, pow2, oracle"),
+        (
+            {**STATIC, "engine.max_num_batched_tokens": 4096},
+            r"'static' has no token budget: engine.max_num_batched_tokens .=4096.",
+        ),
+        (
+            {**STATIC, "batching.long_prefill_token_threshold": 64},
+            r"no chunks: batching.long_prefill_token_threshold .=64.",
+        ),
+        (
+            {**STATIC, "engine.async_scheduling": True},
+            "'static' waits for the results of a step .*: set engine.async_scheduling = false",
+        ),
+        (
+            {**PREFILL_FIRST, "engine.async_scheduling": "none"},
+            "'prefill-first' waits for the results of a step",
+        ),
+        (
+            {**PREFILL_FIRST, "engine.enable_chunked_prefill": False},
+            "'new-token-ratio' cuts prompts: engine.enable_chunked_prefill cannot be false",
+        ),
+        (
+            {**PREFILL_FIRST, **CONTIGUOUS},
+            "'prefill-first' counts free blocks: allocator.kind = 'contiguous' has none",
+        ),
+        (
+            {**TOKEN_BUDGET, **CONTIGUOUS},
+            "'token-budget' counts free blocks: allocator.kind = 'contiguous' has none",
+        ),
+        (
+            {**TOKEN_BUDGET, "engine.kv_groups": ["full", 64]},
+            "'token-budget' counts memory for full attention in all layers",
+        ),
+        ({**STATIC, "allocator.prefix": "hash"}, "allocator.prefix cannot be 'hash'"),
+        (
+            {
+                "batching.policy": "no-evict",
+                "engine.block_size": 64,
+                "engine.max_num_seqs": 8,
+                "engine.max_num_batched_tokens": 32,
+            },
+            r"whole blocks: engine.max_num_batched_tokens .=32. must be at least "
+            r"engine.block_size .=64.",
+        ),
+        ({"allocator.reservation": "guessed"}, "expected one of max, pow2, oracle"),
         ({"allocator.placement": "slab"}, "expected 'buddy' or 'first-fit' or 'best-fit'"),
     ],
 )
 def test_combinations_that_make_no_sense(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         set_up(Scenario().with_values(SMALL | values))
+
+
+def test_one_word_changes_the_batching_and_switches_follow() -> None:
+    base = Scenario.load("vllm-0.32-sync").with_values(SMALL)
+    for policy, cuts, caches in (
+        ("prefill-first", True, True),
+        ("static", True, False),
+        ("token-budget", False, True),
+        ("no-evict", True, True),
+    ):
+        setup = set_up(base.with_values({"batching.policy": policy}))
+        config = setup.config
+        assert (config.batching, config.enable_chunked_prefill) == (policy, cuts)
+        assert config.enable_prefix_caching == caches
+        told = [note for note in setup.notes if note.startswith("batching.policy")]
+        assert len(told) == (not cuts) + (not caches), setup.notes
+    watermark = PREFILL_FIRST | {"batching.prefill_rule": "watermark"}
+    assert not set_up(base.with_values(watermark)).config.enable_chunked_prefill
+
+
+def test_keys_of_another_batching_are_told() -> None:
+    values = {"batching.new_token_ratio": 0.5, "batching.pad_to_longest": True}
+    base = Scenario.load("vllm-0.32-sync").with_values(SMALL | values)
+    assert set_up(base).notes == (
+        "batching.new_token_ratio belongs to batching.policy = 'prefill-first': unused",
+        "batching.pad_to_longest belongs to batching.policy = 'static': unused",
+    )
+    assert len(set_up(base.with_values({"batching.policy": "static"})).notes) == 2
 
 
 def test_exact_placement_holds_a_model_length_that_buddies_do_not() -> None:

@@ -7,7 +7,7 @@ the recorder's integrals exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,22 +42,45 @@ GROUPS = (
 )
 
 
+BATCHINGS: tuple[dict[str, Any], ...] = (
+    {"batching": "iteration-level"},
+    {"batching": "prefill-first", "new_token_ratio": 0.05, "clip_max_new_tokens": 6},
+    {"batching": "prefill-first", "prefill_rule": "watermark", "enable_chunked_prefill": False},
+    {"batching": "static", "enable_prefix_caching": False},
+    {"batching": "token-budget", "enable_chunked_prefill": False, "max_num_batched_tokens": 20},
+    {"batching": "no-evict"},
+)
+"""Policies other than that of vLLM v1, and what they need."""
+
+
 @st.composite
-def configs(draw: st.DrawFn) -> SchedulerConfig:
+def other_configs(draw: st.DrawFn) -> SchedulerConfig:
+    """Every other batching, with full attention; all but one wait for the results of a step."""
+    rules = draw(st.sampled_from(BATCHINGS))
+    overlaps = rules["batching"] in {"no-evict", "iteration-level"}
+    config = draw(configs(groups=(FULL,)))
+    swaps = rules["batching"] == "iteration-level" or "prefill_rule" in rules
+    is_async = overlaps and config.async_scheduling
+    mode = config.preemption_mode if swaps and not is_async else "recompute"
+    return replace(config, async_scheduling=is_async, preemption_mode=mode, **rules)
+
+
+@st.composite
+def configs(draw: st.DrawFn, groups: tuple[tuple[KVGroup, ...], ...] = GROUPS) -> SchedulerConfig:
     """Rules under which every run ends, or refuses who puts others out for ever.
 
     Without the reserve two requests of equal priority and arrival may put each other out for ever.
     """
     chunked = draw(st.booleans())
-    groups = draw(st.sampled_from(GROUPS))  # those with a window get room for a lone sequence
+    kv_groups = draw(st.sampled_from(groups))  # those with a window get room for a lone sequence
     policy = draw(st.sampled_from(["fcfs", "fcfs", "priority"]))
     block_size = draw(st.sampled_from([1, 2, 4]))
     asynchronous = draw(st.booleans())
     modes = ["recompute"] if asynchronous else ["recompute", "swap", "swap", "auto"]
-    pool_tokens = draw(st.integers(18, 40) if groups == FULL else st.integers(60, 80))
+    pool_tokens = draw(st.integers(18, 40) if kv_groups == FULL else st.integers(60, 80))
     return SchedulerConfig(
         block_size=block_size,
-        num_gpu_blocks=1 + pool_tokens // block_size * len(groups),
+        num_gpu_blocks=1 + pool_tokens // block_size * len(kv_groups),
         max_num_batched_tokens=draw(st.integers(4, 24)) if chunked else MODEL_LEN,
         max_num_seqs=draw(st.integers(1, 4)),
         max_model_len=MODEL_LEN,
@@ -72,7 +95,7 @@ def configs(draw: st.DrawFn) -> SchedulerConfig:
         preemption_mode=draw(st.sampled_from(modes)),
         num_host_blocks=draw(st.integers(0, 30)),
         prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
-        kv_groups=groups,
+        kv_groups=kv_groups,
         freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
     )
 
@@ -120,6 +143,7 @@ class Snapshot:
     time_ps: int
     requests_wait: bool
     num_running: int
+    ended: set[int]
     blank: int
     cached: int
     owners: dict[int, list[tuple[tuple[int, int], int, int]]]  # id: (residency, place, computed)
@@ -204,7 +228,7 @@ class Account(Stepper):
         pool = allocator.pool
         owners: dict[int, list[tuple[tuple[int, int], int, int]]] = {}
         owned: dict[int, Block] = {}
-        for sequence in self.state.running:
+        for sequence in (*self.state.running, *self.state.ended):
             residency = (sequence.index, sequence.num_preemptions)
             for group in allocator.groups:
                 for place, block in enumerate(group.tables[sequence.index]):
@@ -219,6 +243,7 @@ class Account(Stepper):
                 now_ps,
                 len(self.state.waiting) + len(self.state.swapped) > 0,
                 len(self.state.running),
+                {sequence.index for sequence in self.state.ended},
                 sum(block.key is None for block in queued),
                 sum(block.key is not None for block in queued),
                 owners,
@@ -230,7 +255,7 @@ class Account(Stepper):
     def slots(self, snapshot: Snapshot) -> dict[str, int]:
         """Slots of the pool by what they hold, and sequences running."""
         size = self.config.block_size
-        found = dict.fromkeys(("token", "duplicate", "future", "never"), 0)
+        found = dict.fromkeys(("token", "duplicate", "future", "never", "padding"), 0)
         for number, owners in snapshot.owners.items():
             fills = []
             for residency, place, computed in owners:
@@ -243,7 +268,7 @@ class Account(Stepper):
             assert len(fills) == 1 or fills[0][0] == size, "a shared block is not full"
             now, final = fills[0]
             assert number not in snapshot.keys or now == size, "a block with a key is not full"
-            found["token"] += now
+            found["padding" if owners[0][0][0] in snapshot.ended else "token"] += now
             found["future"] += final - now
             found["never"] += size - final
         keys = list(snapshot.keys.values())
@@ -252,7 +277,6 @@ class Account(Stepper):
         blank = snapshot.blank * size
         waits = snapshot.requests_wait
         return found | {
-            "padding": 0,
             "hole": 0,
             "blocked": blank if waits else 0,
             "cached": snapshot.cached * size,
@@ -282,6 +306,18 @@ def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
 def test_integrals_against_every_block_and_visit(
     config: SchedulerConfig, trace: Trace, cost: LinearCost
 ) -> None:
+    assert_accounts_agree(config, trace, cost)
+
+
+@settings(max_examples=max(300, settings().max_examples))
+@given(other_configs(), traces(), COSTS)
+def test_integrals_of_every_other_batching(
+    config: SchedulerConfig, trace: Trace, cost: LinearCost
+) -> None:
+    assert_accounts_agree(config, trace, cost)
+
+
+def assert_accounts_agree(config: SchedulerConfig, trace: Trace, cost: LinearCost) -> None:
     requests = Requests(trace, config, assume_max_tokens(trace, "model", config.max_model_len))
     recorder = Recorder(len(trace))
     account = Account(config, cost, requests, recorder, link=LINK)

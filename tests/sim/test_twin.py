@@ -6,6 +6,7 @@ answers that end by a token nobody could foresee, costs with kinks.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -197,6 +198,26 @@ def assert_twins(scenario: TwinScenario) -> None:
 @settings(max_examples=max(200, settings().max_examples))
 def test_leaper_and_stepper_are_equal_in_every_integer(scenario: TwinScenario) -> None:
     assert_twins(scenario)
+
+
+@given(scenarios)
+@settings(max_examples=max(200, settings().max_examples))
+def test_no_evict_leaps_as_it_steps(scenario: TwinScenario) -> None:
+    assert_twins(with_promises(scenario))
+
+
+@pytest.mark.parametrize("seed", range(0, 100, 5))
+def test_no_evict_on_fixed_seeds(seed: int) -> None:
+    for one in range(seed, seed + 5):
+        assert_twins(with_promises(make_scenario(Random(one))))
+
+
+def with_promises(scenario: TwinScenario) -> TwinScenario:
+    """Run the same with a batching that never preempts."""
+    config = scenario.config
+    budget = max(config.max_num_batched_tokens, config.block_size)  # a chunk is whole blocks
+    config = replace(config, batching="no-evict", max_num_batched_tokens=budget)
+    return scenario._replace(config=config)
 
 
 @pytest.mark.parametrize("seed", range(0, 100, 5))
