@@ -110,11 +110,7 @@ def test_varied_keys_multiply() -> None:
     ("allocators", "vary", "message"),
     [
         ("paged,radix", "", "radix is verified by logs, not yet in a timed engine"),
-        (
-            "paged,lisp",
-            "",
-            "'lisp' is unknown; allowed are paged, prefix and the presets fastertransformer",
-        ),
+        ("paged,lisp", "", "'lisp' is unknown; allowed are paged, prefix and the presets fast"),
         ("paged,paged", "", "names 'paged' twice"),
         ("paged", "engine.block_size", "not of the form table.key=a,b,c"),
         ("paged", "engine.block_size=16,,8", "not of the form table.key=a,b,c"),
