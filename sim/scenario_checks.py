@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
 _PREDICTED_ROOM = ("mixed-running-first", "iteration-level")
 _BATCHINGS_THAT_PREEMPT = ("mixed-running-first", "iteration-level")
-_SGLANG = ("prefill-first", "new-token-ratio")
-_BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level", "prefill-first")
+_BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level")
 
 
 def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
@@ -84,7 +83,7 @@ def _check_predictions(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
         )
 
 
-def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
+def check_swapping(scenario: Scenario, *, is_async: bool) -> None:
     """Refuse to swap where nobody says what happens.
 
     Raises
@@ -100,17 +99,17 @@ def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
             f"preemption.mode = {mode!r} copies blocks to the host: allocator.kind = "
             f"{scenario.allocator.kind!r} cannot, only 'paged' can"
         )
-    if scenario.batching.policy not in _BATCHINGS_THAT_SWAP:
+    batching = scenario.batching
+    swaps = batching.policy in _BATCHINGS_THAT_SWAP
+    if batching.policy == "prefill-first":
+        swaps = batching.prefill_rule == "watermark"
+    if not swaps:
         raise ValueError(
-            f"preemption.mode = {mode!r}: batching.policy = {scenario.batching.policy!r} brings "
-            f"nobody back from the host, {' and '.join(_BATCHINGS_THAT_SWAP)} do"
+            f"preemption.mode = {mode!r}: batching.policy = {batching.policy!r} brings nobody back "
+            f"from the host, {', '.join(_BATCHINGS_THAT_SWAP)} and 'prefill-first' with "
+            "batching.prefill_rule = 'watermark' do"
         )
-    if (scenario.batching.policy, scenario.batching.prefill_rule) == _SGLANG:
-        raise ValueError(
-            f"preemption.mode = {mode!r}: batching.prefill_rule = 'new-token-ratio' retracts, it "
-            "never swaps; 'watermark' does"
-        )
-    if asynchronous:
+    if is_async:
         raise ValueError(
             f"preemption.mode = {mode!r} is not defined with a step in flight: set "
             "engine.async_scheduling = false"

@@ -248,7 +248,8 @@ class Stepper:
         else:
             out = (*state.swapped, *state.waiting)
             sequence = next(waiting for waiting in out if waiting.index == index)
-            self._withdraw(sequence, now_ps)
+            self._withdraw(sequence)
+            self.recorder.queue(now_ps, self._num_waiting)
         sequence.aborted = True
         self.recorder.aborted(index, now_ps)
 
@@ -339,7 +340,7 @@ class Stepper:
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""
         sequence = self._head()
-        self._withdraw(sequence, now_ps)
+        self._withdraw(sequence)
         self._refuse(sequence, "does not fit even when nothing else runs", now_ps)
 
     def _refuse(self, sequence: Sequence, reason: str, now_ps: int) -> None:
@@ -347,6 +348,7 @@ class Stepper:
         sequence.aborted = True
         self.recorder.refused(sequence.index, reason)
         self._refused.append(sequence.index)
+        self.recorder.queue(now_ps, self._num_waiting)
 
     @property
     def _num_waiting(self) -> int:
@@ -357,7 +359,7 @@ class Stepper:
         """Who is next to enter."""
         return self.state.swapped[0] if self.state.swapped else self.state.waiting.head()
 
-    def _withdraw(self, sequence: Sequence, now_ps: int) -> None:
+    def _withdraw(self, sequence: Sequence) -> None:
         """Take a sequence that does not run out of the engine."""
         state = self.state
         if sequence in state.swapped:
@@ -365,7 +367,6 @@ class Stepper:
             forget_swapped(state, sequence)
         else:
             state.waiting.remove(sequence)
-        self.recorder.queue(now_ps, self._num_waiting)
 
     def _judge(self, sequence: Sequence, hit_tokens: int) -> None:
         """A victim runs again: tell the mode, and note whether its choice was right."""
@@ -403,7 +404,7 @@ class Stepper:
         if self._num_barren > 2 * (in_system + self._recompute_calls):
             self._num_barren = 0
             sequence = step.preempted[-1].sequence
-            self._withdraw(sequence, now_ps)
+            self._withdraw(sequence)
             self._refuse(sequence, "it and others put each other out and get no further", now_ps)
 
     def _is_done(self, sequence: Sequence) -> bool:

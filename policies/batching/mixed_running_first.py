@@ -111,7 +111,8 @@ class MixedRunningFirst:
                 returned = item.num_tokens
                 del step.items[number]
                 break
-        put_out(state, step, victim, lambda sequence: self._requeue(state, sequence))
+        if not put_out(state, step, victim):
+            self._requeue(state, victim)
         return place, returned
 
     def _requeue(self, state: SchedulerState, victim: Sequence) -> None:

@@ -166,7 +166,7 @@ SCHEDULING = [
     fault(
         "chunk not cut to the budget",
         "tight_small_budget",
-        (MixedRunningFirst, "_admit_waiting", "tokens = budget", "pass"),
+        (MixedRunningFirst, "_admit_waiting", "min(cap, budget))", "cap)"),
     ),
     fault(
         "no exception from the threshold for a lone request",
@@ -176,7 +176,7 @@ SCHEDULING = [
     fault(
         "threshold not for running requests",
         "long_threshold_tight",
-        (MixedRunningFirst, "_serve_running", ", cap, budget)", ", budget)"),
+        (MixedRunningFirst, "_serve_running", "min(cap, budget))", "budget)"),
     ),
     fault(
         "no full-sequence reserve",
