@@ -27,6 +27,11 @@ class SchedulerConfig:
     allocator: str = "paged"
     reservation: str = "max"
     placement: str = "buddy"
+    eviction: str = "lru"
+    eviction_capacity: float | None = None
+    """Most unreferenced blocks that stay cached; ``None``: what the pool has room for, ``inf``:
+    evicted content stays findable (``BlockPool``).
+    """
     batching: str = "mixed-running-first"
 
     block_size: int = 16
