@@ -17,6 +17,11 @@ def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
         return False, f"{config.allocator} reservations are stepped through"
     if config.batching != "mixed-running-first":
         return False, f"batching {config.batching} is stepped through"
+    if config.enable_prefix_caching:
+        if config.eviction != "lru":
+            return False, f"eviction order {config.eviction} looks at single blocks"
+        if config.eviction_capacity is not None:
+            return False, f"eviction.capacity = {config.eviction_capacity} is stepped through"
     able, reason = leapable(config)
     if able and requests.timeout_ps is not None:
         return False, "requests with a timeout"

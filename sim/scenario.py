@@ -137,6 +137,8 @@ class Scenario:
             allocator=self.allocator.kind,
             reservation=self.allocator.reservation,
             placement=self.allocator.placement,
+            eviction=self.eviction.policy,
+            eviction_capacity=self.eviction.capacity,
             batching=batching.policy,
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,

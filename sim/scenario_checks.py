@@ -65,6 +65,10 @@ def keys_set_aside(scenario: Scenario) -> list[str]:
             )
         if scenario.engine.block_size is not None:
             notes.append(f"{_CONTIGUOUS} counts slots: engine.block_size is unused")
+    if not scenario.prefix_caching():
+        for name, default in (("policy", "lru"), ("capacity", None)):
+            if getattr(scenario.eviction, name) != default:
+                notes.append(f"nothing is cached: eviction.{name} is unused")
     return notes
 
 
