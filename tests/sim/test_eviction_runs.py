@@ -6,6 +6,7 @@ import importlib.util
 import math
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from kvsim.sim.requests import Requests
 from kvsim.sim.run import simulate
 from kvsim.sim.scenario import Scenario
 from kvsim.sim.scenario_loader import scenario_to_toml
+from kvsim.traces.reuse import measure_reuse, replay
 from kvsim.traces.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
@@ -129,6 +131,17 @@ def test_furthest_next_use_keeps_what_lru_loses() -> None:
     chains = [[1, 1, 1], [2, 2, 2], [3, 3, 3]] * 6  # a loop just larger than the pool
     assert sum(hits(chains)) == 0
     assert sum(hits(chains, eviction="furthest-next-use")) > 15
+
+
+@pytest.mark.parametrize("policy", ["lru", "lfu"])
+@pytest.mark.parametrize("seed", range(4))
+def test_far_apart_requests_hit_what_the_untimed_tree_says(policy: str, seed: int) -> None:
+    """One block always holds the 2 tokens that are no whole block: the cache has one less."""
+    chains = random_chains(Random(seed), 80)
+    reuse = measure_reuse(make_trace(chains))
+    hit = replay(reuse.accesses, "tree", policy, CONFIG.usable_blocks - 1)
+    bounds = pairwise(reuse.accesses.offsets.tolist())
+    assert hits(chains, eviction=policy) == [int(hit[start:end].sum()) for start, end in bounds]
 
 
 def test_next_use_against_all_requests_looked_at() -> None:
