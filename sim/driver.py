@@ -211,7 +211,9 @@ def run(
             config, cost, requests, recorder, seed=seed, audit=audit, listener=listener
         )
     else:
-        engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
+        engine = Leaper(
+            config, cost, requests, recorder, seed=seed, audit=audit, listener=leap_listener
+        )
     on_boundary = None
     if on_progress is not None:
 

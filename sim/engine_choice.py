@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from kvsim.policies.eviction import AT_ADMISSIONS
 from kvsim.sim.leaper import leapable
 
 if TYPE_CHECKING:
@@ -18,10 +20,10 @@ def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
     if config.batching != "mixed-running-first":
         return False, f"batching {config.batching} is stepped through"
     if config.enable_prefix_caching:
-        if config.eviction != "lru":
-            return False, f"eviction order {config.eviction} looks at single blocks"
-        if config.eviction_capacity is not None:
-            return False, f"eviction.capacity = {config.eviction_capacity} is stepped through"
+        if config.eviction not in AT_ADMISSIONS:
+            return False, f"eviction order {config.eviction} may look at when a block came in"
+        if config.eviction_capacity == math.inf:
+            return False, "eviction.capacity = inf is stepped through"
     able, reason = leapable(config)
     if able and requests.timeout_ps is not None:
         return False, "requests with a timeout"

@@ -62,6 +62,11 @@ EVICTION: Final[Registry[EvictionKey | OrderFactory]] = Registry(
 )
 """A function is a key; a class is built with the run's context and has hooks."""
 
+AT_ADMISSIONS: Final = frozenset(
+    {"lru", "mru", "lfu", "slru", "length-aware", "random", "furthest-next-use"}
+)
+"""Orders that look at what admissions and releases do, and not at when a block came in."""
+
 
 def make_order(name: str, context: PolicyContext | None = None) -> EvictionOrder[E]:
     """Build an empty eviction order by name, for a run with ``context``.
@@ -88,6 +93,7 @@ def needs_names(name: str) -> bool:
 
 
 __all__ = [
+    "AT_ADMISSIONS",
     "EVICTION",
     "EVICTION_KEYS",
     "Entry",

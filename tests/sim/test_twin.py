@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvsim.policies.eviction import AT_ADMISSIONS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
@@ -55,7 +56,18 @@ def make_config(rnd: Random) -> SchedulerConfig:
         watermark=rnd.choice([0.0, 0.0, 0.05, 0.3]),
         scheduler_reserve_full_isl=rnd.random() < 0.7,
         async_scheduling=rnd.random() < 0.5,
+        **make_eviction(rnd),
     )
+
+
+def make_eviction(rnd: Random) -> dict[str, Any]:
+    """Half of the time one of the other orders that can be leapt, or a cap on the cache."""
+    if rnd.random() < 0.5:
+        return {}
+    return {
+        "eviction": rnd.choice(sorted(AT_ADMISSIONS)),
+        "eviction_capacity": rnd.choice([None, None, 0, 2, 7]),
+    }
 
 
 def make_ids(rnd: Random, lengths: list[int]) -> list[list[int]]:
