@@ -31,6 +31,11 @@ class SchedulerConfig:
     placement: str = "buddy"
     compaction: str = "none"
     """``none``, or ``when-blocked``: runs slide for a head that has room in sum, but no hole."""
+    eviction: str = "lru"
+    eviction_capacity: float | None = None
+    """Most unreferenced blocks that stay cached; ``None``: what the pool has room for, ``inf``:
+    evicted content stays findable (``BlockPool``).
+    """
     batching: str = "mixed-running-first"
 
     block_size: int = 16

@@ -218,7 +218,9 @@ def run(
     else:
         leaper = leaper_of(config)
         assert leaper is not None, "what can be leapt has a leaper"
-        engine = leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
+        engine = leaper(
+            config, cost, requests, recorder, seed=seed, audit=audit, listener=leap_listener
+        )
     on_boundary = None
     if on_progress is not None:
 

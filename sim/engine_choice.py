@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.eviction import AT_ADMISSIONS
 from kvsim.sim.leap_reserved import ReservedLeaper
 from kvsim.sim.leaper import Leaper, leapable
 from kvsim.sim.promise_leaper import PromiseLeaper
@@ -48,7 +50,7 @@ def _stepped_through(config: SchedulerConfig) -> str | None:
         return f"preemption by {config.preemption_mode} is stepped through"
     if config.victim not in {"by-queue", "last"}:
         return f"victim {config.victim} is stepped through"
-    return _may_move(config) if config.allocator == "contiguous" else None
+    return _may_move(config) if config.allocator == "contiguous" else _may_look_in(config)
 
 
 def _may_move(config: SchedulerConfig) -> str | None:
@@ -59,4 +61,15 @@ def _may_move(config: SchedulerConfig) -> str | None:
         return f"{name} reservations may be outgrown: stepped through"
     if config.compaction != "none":
         return f"compaction {config.compaction} is stepped through"
+    return None
+
+
+def _may_look_in(config: SchedulerConfig) -> str | None:
+    """Why the cache may be looked at within a leap, or ``None`` where it is not."""
+    if not config.enable_prefix_caching:
+        return None
+    if config.eviction not in AT_ADMISSIONS:
+        return f"eviction order {config.eviction} may look at when a block came in"
+    if config.eviction_capacity == math.inf:
+        return "eviction.capacity = inf is stepped through"
     return None

@@ -7,10 +7,11 @@ by a token nobody could foresee, costs with kinks.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kvsim.policies.eviction import AT_ADMISSIONS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.profile import MeasuredRanges
@@ -52,7 +53,18 @@ def make_config(rnd: Random) -> SchedulerConfig:
         scheduler_reserve_full_isl=rnd.random() < 0.7,
         async_scheduling=rnd.random() < 0.5,
         batching=rnd.choice(["mixed-running-first"] * 3 + ["iteration-level"]),
+        **make_eviction(rnd),
     )
+
+
+def make_eviction(rnd: Random) -> dict[str, Any]:
+    """Half of the time one of the other orders that can be leapt, or a cap on the cache."""
+    if rnd.random() < 0.5:
+        return {}
+    return {
+        "eviction": rnd.choice(sorted(AT_ADMISSIONS)),
+        "eviction_capacity": rnd.choice([None, None, 0, 2, 7]),
+    }
 
 
 def make_reserved_config(rnd: Random) -> SchedulerConfig:

@@ -149,6 +149,8 @@ class Scenario:
             reservation_margin=self.allocator.reservation_margin,
             placement=self.allocator.placement,
             compaction=self.allocator.compaction,
+            eviction=self.eviction.policy,
+            eviction_capacity=self.eviction.capacity,
             batching=batching.policy,
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,

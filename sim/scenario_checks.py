@@ -163,6 +163,10 @@ def keys_set_aside(scenario: Scenario) -> list[str]:
     cost = scenario.cost
     if scenario.preemption.mode == "recompute" and (cost.swap_alpha_ps or cost.swap_bytes_per_s):
         notes.append("preemption.mode = 'recompute' copies nothing: cost.swap_* is unused")
+    if not scenario.prefix_caching():
+        for name, default in (("policy", "lru"), ("capacity", None)):
+            if getattr(scenario.eviction, name) != default:
+                notes.append(f"nothing is cached: eviction.{name} is unused")
     return notes
 
 

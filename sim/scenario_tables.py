@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
+from kvsim.policies.eviction import EVICTION
 from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
     above_zero,
     choice,
+    count_or_inf,
     duration,
     flag,
     fraction,
@@ -171,9 +173,14 @@ class Allocator:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``[eviction]``: which unreferenced cached block goes first."""
+    """``[eviction]``: which unreferenced cached block goes first, and how many there may be.
 
-    policy: str = key("lru", choice("lru", later="fifo, lfu, slru, s3-fifo, sieve, gdsf, ..."))
+    ``capacity`` in blocks; ``"none"``: what the pool has room for; ``inf``: evicted content stays
+    findable without memory and comes back at no cost, the ceiling of what a cache can give.
+    """
+
+    policy: str = key("lru", policy(EVICTION))
+    capacity: float | None = key(None, count_or_inf())
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
+from kvsim.sim.next_use import NextUse
 from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
@@ -107,7 +108,14 @@ class Stepper:
         self.recorder = recorder
         self.num_audited = 0
         work = StepWorkCost(cost, config)
-        context = PolicyContext(config, cost=work, link=link, seed=seed, truth=requests)
+        context = PolicyContext(
+            config,
+            cost=work,
+            link=link,
+            seed=seed,
+            truth=requests,
+            future=NextUse(requests),
+        )
         self._predictor = build(PREDICTORS.find(config.predictor), context)
         context = replace(context, predictor=self._predictor)
         allocator = make_allocator(context)
@@ -115,7 +123,7 @@ class Stepper:
             context, cached_tokens=lambda sequence: allocator.find_hit(sequence).tokens
         )
         self.state = SchedulerState(
-            replace(context, truth=None),
+            replace(context, truth=None, future=None),
             allocator,
             build(QUEUE_ORDERS.find(config.policy), context),
             VICTIMS.find(config.victim),

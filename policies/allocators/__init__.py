@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.allocators.placement import make_placement
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.eviction import make_order
 from kvsim.policies.guards.allocator import GuardedAllocator
 from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry, build
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def _paged(context: PolicyContext) -> Allocator:
-    return PagedAllocator(context.config)
+    config = context.config
+    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
+    if own_queue or not config.enable_prefix_caching:
+        return PagedAllocator(config)
+    return PagedAllocator(config, make_order(config.eviction, context))
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
