@@ -76,7 +76,7 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "pool_bytes": run.setup.pool.pool_bytes,
         **counts,
         "mean_running": windows.mean_between(windows.running, 0, run.engine.recorder.end_ps),
-        "peak_running": float(windows.running.max(initial=0)),
+        "peak_running": run.engine.recorder.peak_running,
         "steady_requests_per_s": steady["requests_per_s"],
         "requests_per_s": summary["throughput"]["requests_per_s"],
         "output_tokens_per_s": summary["throughput"]["output_tokens_per_s"],

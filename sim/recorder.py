@@ -78,6 +78,8 @@ class Recorder:
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first.
     num_stalls, longest_stall_ps, num_steps, num_evicted_blocks, num_preemptions : int
+    peak_running : int
+        Most sequences that ran at a time, however short it was (but not of no length).
     refusals : dict of int to str
         Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
@@ -123,6 +125,7 @@ class Recorder:
         self.num_steps = 0
         self.num_evicted_blocks = 0
         self.num_preemptions = 0
+        self.peak_running = 0
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.end_ps = 0
@@ -179,6 +182,8 @@ class Recorder:
         if ps <= 0:
             return
         self.end_ps = end_ps
+        if running > self.peak_running:
+            self.peak_running = running
         if end_ps > self._room_ps:
             self._make_room(end_ps - 1)
         if self.requests_waiting:
@@ -223,6 +228,8 @@ class Recorder:
     ) -> None:
         """Add integrals over ``ps`` up to ``end_ps``, all inside one window."""
         self.end_ps = end_ps
+        if running > self.peak_running and ps:
+            self.peak_running = running
         if self.requests_waiting:
             waiting = self.while_waiting
             waiting["blank"] += blank_ps
