@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.cost_sources import build_cost
+from kvsim.sim.cost_sources import build_cost, own_attention_factor
 from kvsim.sim.hardware import load_hardware, server_defaults
 from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.memory_shares import PoolShape
@@ -20,6 +20,7 @@ from kvsim.sim.models import load_model
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
 from kvsim.sim.preset import check_known_to_engine
+from kvsim.sim.profile import layout_name
 from kvsim.sim.scenario_checks import check_reservation, keys_set_aside
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         remainder_bytes=pool.remainder_bytes,
         num_null_blocks=config.num_null_blocks,
     )
-    cost = _cost(scenario, model, hardware, overlap=config.async_scheduling)
+    cost = _cost(scenario, model, hardware, config)
     notes = (*keys_set_aside(scenario), *_notes(config, model, pool))
     return EngineSetup(config, cost, shape, pool.terms, notes)
 
@@ -169,7 +170,7 @@ def _simulated_layout(scenario: Scenario, model: ModelSpec, pool: Pool) -> Block
 
 
 def _cost(
-    scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, *, overlap: bool
+    scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, config: SchedulerConfig
 ) -> StepCost:
     cost = scenario.cost
     by_hand = {
@@ -181,6 +182,8 @@ def _cost(
     if cost.source == "linear":
         if not any(by_hand.values()):
             raise ValueError("cost.source = 'linear' needs cost.base or another term above 0")
+        if cost.attention_factor == "own":
+            raise ValueError("cost.attention_factor = 'own' needs a profile, not source 'linear'")
         return LinearCost(
             base_ps=cost.base_ps or 0,
             per_prefill_token_ps=cost.per_prefill_token_ps or 0,
@@ -195,10 +198,26 @@ def _cost(
         model,
         hardware,
         tp=scenario.engine.tensor_parallel_size,
-        overlap=overlap,
+        overlap=config.async_scheduling,
         weight_dtype=scenario.model.weight_dtype,
         kv_dtype=scenario.engine.kv_cache_dtype,
+        attention_factor=_attention_factor(scenario, hardware, config),
     )
+
+
+def _attention_factor(scenario: Scenario, hardware: HardwareSpec, config: SchedulerConfig) -> float:
+    """Decode attention of the memory layout in use against the profile's."""
+    cost = scenario.cost
+    if cost.attention_factor == "same":
+        return 1.0
+    layout = layout_name(config.allocator, config.block_size)
+    factor = own_attention_factor(cost.source, hardware, layout)
+    if factor is None:
+        raise ValueError(
+            f"cost.attention_factor = 'own': cost source {cost.source!r} on {hardware.name} has no "
+            f"factor for the layout {layout}; take 'same', or a profile that has one"
+        )
+    return factor
 
 
 def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ class Recorder:
         if ps <= 0:
             return
         self.end_ps = end_ps
-        if running > self.peak_running:
+        if running > self.peak_running:  # noqa: PLR1730 - max() takes three times as long
             self.peak_running = running
         if end_ps > self._room_ps:
             self._make_room(end_ps - 1)

@@ -64,13 +64,15 @@ class Cost:
 
     ``auto`` takes the hardware's profile, else its datasheet; a profile's name or path is taken as
     it is. The four times are the terms of ``linear``: per step, per prefill token, per decoding
-    request and per context token.
+    request and per context token. ``attention_factor = "own"`` charges decode attention by the
+    memory layout in use, as far as the profile knows it; ``same`` is one kernel for all layouts.
     """
 
     source: str = key(
         "auto",
         text("'auto', 'profile', 'datasheet', 'linear', a profile's name or the path of its file"),
     )
+    attention_factor: str = key("same", choice("same", "own"))
     base_ps: int | None = key(None, duration(), name="base")
     per_prefill_token_ps: int | None = key(None, duration(), name="per_prefill_token")
     per_decode_seq_ps: int | None = key(None, duration(), name="per_decode_seq")
