@@ -17,6 +17,7 @@ from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
+from kvsim.sim.models.reshape import with_kv_heads
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
 from kvsim.sim.preset import check_known_to_engine
@@ -112,6 +113,8 @@ def pool_request(scenario: Scenario) -> PoolRequest:
     model, hardware = load_model(scenario.model.name), load_hardware(scenario.hardware.name)
     if scenario.model.mla == "expanded":
         model = expand_latents_of(model)
+    if scenario.model.num_kv_heads is not None:
+        model = with_kv_heads(model, scenario.model.num_kv_heads)
     seats, budget = default_batch(hardware, engine.entry_point)
     budget = engine.max_num_batched_tokens or budget
     overlaps = hardware.kind != "cpu" if engine.async_scheduling is None else None

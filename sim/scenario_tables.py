@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 class Model:
     """``[model]``: bundled name, or the path of a ``config.json``; ``auto`` = its own dtype.
 
-    ``mla = "expanded"``: K and V of every head are stored instead of the latent.
+    ``mla = "expanded"``: K and V of every head are stored instead of the latent. ``num_kv_heads``
+    asks what if: full attention with so many KV heads, the weights as they are.
     """
 
     name: str = key("llama-3.1-8b", text("a bundled model name or the path of a config.json"))
     weight_dtype: str = key("auto", text("'auto' or a weight format such as 'fp8'"))
     mla: str = key("latent", choice("latent", "expanded"))
+    num_kv_heads: int | None = key(None, whole(1, optional=True))
 
 
 @dataclass(frozen=True, slots=True)
