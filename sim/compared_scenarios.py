@@ -91,6 +91,11 @@ def compared(
             for base, scenario in bases.items()
         }
         scenarios |= with_equal_memory(group)
+    return checked(scenarios)
+
+
+def checked(scenarios: dict[str, Scenario]) -> dict[str, Scenario]:
+    """Return scenarios that can all be set up; ValueError names the first that cannot."""
     for name, scenario in scenarios.items():
         _pool_bytes(name, scenario)
     return scenarios

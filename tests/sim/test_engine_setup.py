@@ -83,7 +83,10 @@ def test_attention_by_memory_layout(tmp_path: Path) -> None:
     file.write_text(dump_profile(known), encoding="utf-8")
 
     def cost_of(preset: str, factor: str, **engine: object) -> ProfileCost:
-        values = {"cost.source": str(file), "cost.attention_factor": factor}
+        values: dict[str, object] = {
+            "cost.source": str(file),
+            "cost.attention_factor": factor,
+        }
         values |= {f"engine.{name}": value for name, value in engine.items()}
         cost = set_up(Scenario.load(preset).with_values(values)).cost
         assert isinstance(cost, ProfileCost)
