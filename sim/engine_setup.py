@@ -225,7 +225,9 @@ def _attention_factor(scenario: Scenario, hardware: HardwareSpec, config: Schedu
 
 def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, ...]:
     notes = [*model.notices, *pool.notes]
-    if config.allocator == "contiguous" and RESERVATIONS[config.reservation].uses_oracle:
+    if config.allocator == "contiguous" and getattr(
+        RESERVATIONS.find(config.reservation), "uses_oracle", False
+    ):
         notes.append(
             f"uses oracle knowledge: allocator.reservation = {config.reservation!r} knows the true "
             "length of every answer"

@@ -21,6 +21,8 @@ from kvsim.sim.quantities import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvsim.policies.registry import Registry
+
 T = TypeVar("T")
 _SHOWN: Final = 60
 
@@ -69,6 +71,20 @@ def choice(*values: str, later: str = "") -> Rule:
         if value not in values:
             planned = f" ({later} come later)" if later else ""
             raise ValueError(f"expected {allowed}{planned}")
+        return value
+
+    return Rule(parse)
+
+
+def policy(registry: Registry[object]) -> Rule:
+    """Accept a policy by name: a built-in one, a plug-in's, or ``module:name``."""
+
+    def parse(value: object) -> object:
+        if value not in registry.builtins:
+            names = registry.names()
+            if not isinstance(value, str) or (value not in names and ":" not in value):
+                raise ValueError(f"expected one of {', '.join(names)}, or module:name of your own")
+            registry.find(value)
         return value
 
     return Rule(parse)

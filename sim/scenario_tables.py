@@ -9,6 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvsim.policies.allocators import ALLOCATORS
+from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.batching import BATCHING
+from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
     choice,
     duration,
@@ -16,6 +21,7 @@ from kvsim.sim.scenario_keys import (
     fraction,
     key,
     kv_groups,
+    policy,
     size,
     text,
     whole,
@@ -112,11 +118,7 @@ class Batching:
 
     policy: str = key(
         "mixed-running-first",
-        choice(
-            "mixed-running-first",
-            "iteration-level",
-            later="prefill-first, static, token-budget, no-evict",
-        ),
+        policy(BATCHING),
     )
     long_prefill_token_threshold: int = key(0, whole(0))
     lone_request_exempt_from_threshold: bool = key(True, flag())
@@ -134,8 +136,8 @@ class Allocator:
     keys aside.
     """
 
-    kind: str = key("paged", choice("paged", "contiguous"))
-    reservation: str = key("max", choice("max", "pow2", "oracle", later="predicted"))
+    kind: str = key("paged", policy(ALLOCATORS))
+    reservation: str = key("max", policy(RESERVATIONS))
     placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
     prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
@@ -161,14 +163,14 @@ class Preemption:
 class Queue:
     """``[queue]``: order of the waiting requests."""
 
-    policy: str = key("fcfs", choice("fcfs", "priority", later="sjf, longest-prefix-match, fair"))
+    policy: str = key("fcfs", policy(QUEUE_ORDERS))
 
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
     """``[predictor]``: what policies are told about answer lengths."""
 
-    kind: str = key("none", choice("none", later="max_tokens, oracle, noisy, bucketed, quantile"))
+    kind: str = key("none", policy(PREDICTORS))
 
 
 @dataclass(frozen=True, slots=True)

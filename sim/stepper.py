@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kvsim.policies.allocators import make_allocator
-from kvsim.policies.batching import SchedulerState, make_batching
+from kvsim.policies.batching import BATCHING, SchedulerState
+from kvsim.policies.context import PolicyContext
 from kvsim.policies.preemption import VICTIMS
-from kvsim.policies.queue_order import make_queue
+from kvsim.policies.queue_order import QUEUE_ORDERS
+from kvsim.policies.registry import build
 
 if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep
@@ -94,13 +96,14 @@ class Stepper:
         self.config = config
         self.recorder = recorder
         self.num_audited = 0
+        context = PolicyContext(config, truth=requests)
         self.state = SchedulerState(
-            config,
-            make_allocator(config, requests),
-            make_queue(config.policy),
-            VICTIMS["lowest-priority" if config.policy == "priority" else "last"],
+            context,
+            make_allocator(context),
+            build(QUEUE_ORDERS.find(config.policy), context),
+            VICTIMS.find("lowest-priority" if config.policy == "priority" else "last"),
         )
-        self._batching = make_batching(config.batching)
+        self._batching = build(BATCHING.find(config.batching), context)
         self._cost = cost
         self._requests = requests
         self._in_flight: deque[Flight] = deque()

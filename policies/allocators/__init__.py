@@ -7,43 +7,46 @@ from typing import TYPE_CHECKING, Final
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.allocators.placement import make_placement
-from kvsim.policies.allocators.reservation import make_reservation
+from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.registry import Registry, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvsim.policies.allocators.base import Allocator, LengthTruth
-    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.policies.allocators.base import Allocator
+    from kvsim.policies.context import PolicyContext
 
 
-def _paged(config: SchedulerConfig, _truth: LengthTruth) -> Allocator:
-    return PagedAllocator(config)
+def _paged(context: PolicyContext) -> Allocator:
+    return PagedAllocator(context.config)
 
 
-def _contiguous(config: SchedulerConfig, truth: LengthTruth) -> Allocator:
+def _contiguous(context: PolicyContext) -> Allocator:
+    config = context.config
     assert config.block_size == 1, "a contiguous pool is counted in slots"
     return ContiguousAllocator(
-        make_reservation(config.reservation, config.max_model_len, truth),
+        build(RESERVATIONS.find(config.reservation), context),
         make_placement(config.placement, config.usable_blocks),
     )
 
 
-ALLOCATORS: Final[dict[str, Callable[[SchedulerConfig, LengthTruth], Allocator]]] = {
-    "paged": _paged,
-    "contiguous": _contiguous,
-}
+ALLOCATORS: Final[Registry[Callable[[PolicyContext], Allocator]]] = Registry(
+    "allocator",
+    {
+        "paged": _paged,
+        "contiguous": _contiguous,
+    },
+)
 
 
-def make_allocator(config: SchedulerConfig, truth: LengthTruth) -> Allocator:
-    """Build the allocator that a configuration names; an unknown name lists the choices.
+def make_allocator(context: PolicyContext) -> Allocator:
+    """Build the allocator that a run's options name.
 
-    ``truth`` goes only to what declares ``uses_oracle``.
+    Built-in ones may hand the truth on to parts that declare ``uses_oracle`` (reservations).
     """
-    name = config.allocator
-    if name not in ALLOCATORS:
-        msg = f"allocator {name!r} is unknown; choose one of {', '.join(sorted(ALLOCATORS))}"
-        raise ValueError(msg)
-    return ALLOCATORS[name](config, truth)
+    name = context.config.allocator
+    factory = ALLOCATORS.find(name)
+    return factory(context) if name in ALLOCATORS.builtins else build(factory, context)
 
 
 __all__ = ["ALLOCATORS", "ContiguousAllocator", "PagedAllocator", "make_allocator"]

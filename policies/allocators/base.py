@@ -40,18 +40,6 @@ class Usage(NamedTuple):
     padding: int
 
 
-class LengthTruth(Protocol):
-    """The true lengths, for allocators that declare ``uses_oracle`` and nobody else."""
-
-    def num_outputs(self, index: int) -> int:
-        """Tokens that a request will have generated when it ends."""
-        ...
-
-    def num_slots(self, index: int) -> int:
-        """Tokens of KV that a request will have computed when it ends."""
-        ...
-
-
 class Allocator(Protocol):
     """KV memory of one engine. Sequences own memory from ``admit`` to ``release``.
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kvsim.policies.registry import Registry
+
 if TYPE_CHECKING:
-    from kvsim.policies.allocators.base import LengthTruth
+    from collections.abc import Callable
+
+    from kvsim.policies.context import PolicyContext
     from kvsim.policies.sequence import Sequence
 
 
@@ -31,8 +35,8 @@ class Max:
     name = "max"
     uses_oracle = False
 
-    def __init__(self, max_model_len: int) -> None:
-        self._max_model_len = max_model_len
+    def __init__(self, context: PolicyContext) -> None:
+        self._max_model_len = context.config.max_model_len
 
     def tokens(self, sequence: Sequence) -> int:
         """The same for all."""
@@ -45,9 +49,10 @@ class Pow2:
     name = "pow2"
     uses_oracle = True
 
-    def __init__(self, max_model_len: int, truth: LengthTruth) -> None:
-        self._max_model_len = max_model_len
-        self._truth = truth
+    def __init__(self, context: PolicyContext) -> None:
+        assert context.truth is not None, "an oracle needs the true lengths"
+        self._max_model_len = context.config.max_model_len
+        self._truth = context.truth
 
     def tokens(self, sequence: Sequence) -> int:
         """``prompt + 2^k`` with the smallest ``2^k >= output``."""
@@ -62,28 +67,15 @@ class Oracle:
     name = "oracle"
     uses_oracle = True
 
-    def __init__(self, truth: LengthTruth) -> None:
-        self._truth = truth
+    def __init__(self, context: PolicyContext) -> None:
+        assert context.truth is not None, "an oracle needs the true lengths"
+        self._truth = context.truth
 
     def tokens(self, sequence: Sequence) -> int:
         """All that will be filled."""
         return self._truth.num_slots(sequence.index)
 
 
-RESERVATIONS: Final[dict[str, type[Reservation]]] = {
-    Max.name: Max,
-    Pow2.name: Pow2,
-    Oracle.name: Oracle,
-}
-
-
-def make_reservation(name: str, max_model_len: int, truth: LengthTruth) -> Reservation:
-    """Build a reservation by name; an unknown name lists the choices."""
-    if name == Max.name:
-        return Max(max_model_len)
-    if name == Pow2.name:
-        return Pow2(max_model_len, truth)
-    if name == Oracle.name:
-        return Oracle(truth)
-    msg = f"reservation {name!r} is unknown; choose one of {', '.join(RESERVATIONS)}"
-    raise ValueError(msg)
+RESERVATIONS: Final[Registry[Callable[[PolicyContext], Reservation]]] = Registry(
+    "reservation", {Max.name: Max, Pow2.name: Pow2, Oracle.name: Oracle}
+)

@@ -1,5 +1,9 @@
 """How a step is composed and what may enter."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
 from kvsim.policies.batching.base import (
     Admission,
     Batching,
@@ -10,20 +14,20 @@ from kvsim.policies.batching.base import (
 )
 from kvsim.policies.batching.iteration_level import IterationLevel
 from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
+from kvsim.policies.registry import Registry
 
-BATCHING: dict[str, type[Batching]] = {
-    MixedRunningFirst.name: MixedRunningFirst,
-    IterationLevel.name: IterationLevel,
-}
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+    from kvsim.policies.context import PolicyContext
 
-def make_batching(name: str) -> Batching:
-    """Build a batching policy by name; an unknown name lists the choices."""
-    if name not in BATCHING:
-        msg = f"batching policy {name!r} is unknown; choose one of {', '.join(sorted(BATCHING))}"
-        raise ValueError(msg)
-    return BATCHING[name]()
-
+BATCHING: Final[Registry[Callable[[PolicyContext], Batching]]] = Registry(
+    "batching",
+    {
+        MixedRunningFirst.name: lambda _context: MixedRunningFirst(),
+        IterationLevel.name: lambda _context: IterationLevel(),
+    },
+)
 
 __all__ = [
     "BATCHING",
@@ -35,5 +39,4 @@ __all__ = [
     "Preemption",
     "ScheduledStep",
     "SchedulerState",
-    "make_batching",
 ]

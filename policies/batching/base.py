@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvsim.policies.allocators.base import Allocator
+    from kvsim.policies.context import PolicyContext
     from kvsim.policies.queue_order.base import QueueOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
@@ -60,11 +61,16 @@ class ScheduledStep:
 class SchedulerState:
     """What batching decides on: queue, running list (in order of admission), memory."""
 
-    config: SchedulerConfig
+    context: PolicyContext
     allocator: Allocator
     waiting: QueueOrder
     victim: Callable[[list[Sequence]], Sequence]
     running: list[Sequence] = field(default_factory=list)
+
+    @property
+    def config(self) -> SchedulerConfig:
+        """The engine's options."""
+        return self.context.config
 
 
 class Batching(Protocol):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,8 @@ def lowest_priority(running: SequenceOf[Sequence]) -> Sequence:
     return max(running, key=lambda sequence: (sequence.priority, sequence.arrival_ps))
 
 
-VICTIMS: dict[str, Victim] = {"last": last, "lowest-priority": lowest_priority}
+VICTIMS: Final[Registry[Victim]] = Registry(
+    "victim", {"last": last, "lowest-priority": lowest_priority}
+)
 
 __all__ = ["VICTIMS", "last", "lowest_priority"]

@@ -1,18 +1,25 @@
 """In which order requests wait."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
 from kvsim.policies.queue_order.base import QueueOrder
 from kvsim.policies.queue_order.fcfs import FCFS
 from kvsim.policies.queue_order.priority import Priority
+from kvsim.policies.registry import Registry
 
-QUEUE_ORDERS: dict[str, type[QueueOrder]] = {"fcfs": FCFS, "priority": Priority}
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+    from kvsim.policies.context import PolicyContext
 
-def make_queue(name: str) -> QueueOrder:
-    """Build a queue order by name; an unknown name lists the choices."""
-    if name not in QUEUE_ORDERS:
-        msg = f"queue policy {name!r} is unknown; choose one of {', '.join(sorted(QUEUE_ORDERS))}"
-        raise ValueError(msg)
-    return QUEUE_ORDERS[name]()
+QUEUE_ORDERS: Final[Registry[Callable[[PolicyContext], QueueOrder]]] = Registry(
+    "queue",
+    {
+        FCFS.name: lambda _context: FCFS(),
+        Priority.name: lambda _context: Priority(),
+    },
+)
 
-
-__all__ = ["FCFS", "QUEUE_ORDERS", "Priority", "QueueOrder", "make_queue"]
+__all__ = ["FCFS", "QUEUE_ORDERS", "Priority", "QueueOrder"]

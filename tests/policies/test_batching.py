@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import make_allocator
-from kvsim.policies.batching import BATCHING, SchedulerState, make_batching
+from kvsim.policies.batching import BATCHING, SchedulerState
+from kvsim.policies.context import PolicyContext
 from kvsim.policies.preemption import VICTIMS
-from kvsim.policies.queue_order import make_queue
+from kvsim.policies.queue_order import QUEUE_ORDERS
+from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
 
@@ -44,10 +46,10 @@ class Calls:
             "enable_prefix_caching": False,
         }
         self.config = SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
-        allocator = make_allocator(self.config, Truth())
-        queue = make_queue(self.config.policy)
-        self.state = SchedulerState(self.config, allocator, queue, VICTIMS["last"])
-        self.batching = make_batching(name)
+        context = PolicyContext(self.config, truth=Truth())
+        queue = build(QUEUE_ORDERS.find(self.config.policy), context)
+        self.state = SchedulerState(context, make_allocator(context), queue, VICTIMS.find("last"))
+        self.batching = build(BATCHING.find(name), context)
         for index, prompt in enumerate(prompts):
             self.arrive(index, prompt)
 
@@ -71,10 +73,10 @@ class Calls:
         self.state.allocator.release(sequence)
 
 
-@pytest.mark.parametrize("name", sorted(BATCHING))
+@pytest.mark.parametrize("name", sorted(BATCHING.builtins))
 class TestEveryBatching:
     def test_is_found_under_its_name(self, name: str) -> None:
-        assert BATCHING[name].name == name == make_batching(name).name
+        assert Calls(name).batching.name == name
 
     def test_nothing_to_do_is_an_empty_step(self, name: str) -> None:
         calls = Calls(name)

@@ -6,7 +6,9 @@ import pytest
 
 from kvsim.policies.allocators import ContiguousAllocator, PagedAllocator, make_allocator
 from kvsim.policies.allocators.placement import PLACEMENTS, make_placement
-from kvsim.policies.allocators.reservation import RESERVATIONS, make_reservation
+from kvsim.policies.allocators.reservation import RESERVATIONS, Reservation
+from kvsim.policies.context import PolicyContext
+from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
 
@@ -30,11 +32,16 @@ def make_sequence(index: int, prompt: int = 10) -> Sequence:
     return Sequence(index, f"r{index}", index, prompt, 50, 0, ())
 
 
+def make_reservation(name: str, *outputs: int) -> Reservation:
+    context = PolicyContext(SchedulerConfig(max_model_len=MODEL_LEN), truth=Outputs(*outputs))
+    return build(RESERVATIONS.find(name), context)
+
+
 def make(
     *outputs: int, pool: int, reservation: str = "oracle", placement: str = "buddy"
 ) -> ContiguousAllocator:
     return ContiguousAllocator(
-        make_reservation(reservation, MODEL_LEN, Outputs(*outputs)),
+        make_reservation(reservation, *outputs),
         make_placement(placement, pool),
     )
 
@@ -61,24 +68,23 @@ def admit(allocator: ContiguousAllocator, sequence: Sequence) -> None:
     ],
 )
 def test_reservations(name: str, output: int, tokens: int, uses_oracle: bool) -> None:
-    reservation = make_reservation(name, MODEL_LEN, Outputs(output))
+    reservation = make_reservation(name, output)
     assert reservation.name == name
     assert reservation.tokens(make_sequence(0)) == tokens
     assert reservation.uses_oracle is uses_oracle
 
 
 def test_max_never_asks_for_the_truth() -> None:
-    nobody_knows = Outputs()
-    assert make_reservation("max", MODEL_LEN, nobody_knows).tokens(make_sequence(7)) == MODEL_LEN
+    assert make_reservation("max").tokens(make_sequence(7)) == MODEL_LEN
 
 
 def test_an_unknown_reservation_lists_the_choices() -> None:
     with pytest.raises(ValueError, match="'half' is unknown; choose one of max, pow2, oracle"):
-        make_reservation("half", MODEL_LEN, Outputs())
+        make_reservation("half")
 
 
 @pytest.mark.parametrize("placement", sorted(PLACEMENTS))
-@pytest.mark.parametrize("reservation", RESERVATIONS)
+@pytest.mark.parametrize("reservation", RESERVATIONS.builtins)
 def test_a_life_in_memory(reservation: str, placement: str) -> None:
     allocator = make(6, pool=256, reservation=reservation, placement=placement)
     sequence = make_sequence(0)
@@ -147,14 +153,14 @@ def test_invariants_are_looked_at() -> None:
 
 def test_allocators_by_name() -> None:
     config = SchedulerConfig(allocator="contiguous", block_size=1, num_gpu_blocks=64)
-    allocator = make_allocator(config, Outputs())
+    allocator = make_allocator(PolicyContext(config, truth=Outputs()))
     assert isinstance(allocator, ContiguousAllocator)
     assert allocator.placement.num_free == config.usable_blocks == 64, "there is no null block"
     assert not allocator.uses_oracle
-    paged = make_allocator(SchedulerConfig(), Outputs())
+    paged = make_allocator(PolicyContext(SchedulerConfig(), truth=Outputs()))
     assert isinstance(paged, PagedAllocator)
     assert not paged.uses_oracle
     assert not paged.fragmented(make_sequence(0))
     assert SchedulerConfig().usable_blocks == 1023
-    with pytest.raises(ValueError, match="'slab' is unknown; choose one of contiguous, paged"):
-        make_allocator(SchedulerConfig(allocator="slab"), Outputs())
+    with pytest.raises(ValueError, match="'slab' is unknown; choose one of paged, contiguous"):
+        make_allocator(PolicyContext(SchedulerConfig(allocator="slab")))

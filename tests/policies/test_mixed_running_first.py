@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kvsim.policies.allocators.paged import PagedAllocator
-from kvsim.policies.batching import BATCHING, MixedRunningFirst, SchedulerState, make_batching
+from kvsim.policies.batching import BATCHING, MixedRunningFirst, SchedulerState
+from kvsim.policies.context import PolicyContext
 from kvsim.policies.preemption import VICTIMS
-from kvsim.policies.queue_order import make_queue
+from kvsim.policies.queue_order import QUEUE_ORDERS
+from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
 
@@ -19,11 +21,12 @@ class Calls:
         rules = {"block_size": 4, "max_num_batched_tokens": 16, "num_gpu_blocks": 11} | rules
         self.config = SchedulerConfig(**rules)  # type: ignore[arg-type]
         victim = "lowest-priority" if self.config.policy == "priority" else "last"
+        context = PolicyContext(self.config)
         self.state = SchedulerState(
-            self.config,
+            context,
             PagedAllocator(self.config),
-            make_queue(self.config.policy),
-            VICTIMS[victim],
+            build(QUEUE_ORDERS.find(self.config.policy), context),
+            VICTIMS.find(victim),
         )
         self.waits_for: str | None = None
         for index, prompt in enumerate(prompts):
@@ -154,7 +157,7 @@ def test_sequences_end_at_the_model_length(keeps_room: bool, tokens: int) -> Non
 
 
 def test_names() -> None:
-    assert isinstance(make_batching("mixed-running-first"), MixedRunningFirst)
-    assert BATCHING[MixedRunningFirst.name] is MixedRunningFirst
+    batching = build(BATCHING.find("mixed-running-first"), PolicyContext(SchedulerConfig()))
+    assert isinstance(batching, MixedRunningFirst)
     with pytest.raises(ValueError, match=r"'orca' is unknown; choose one of .*mixed-running-first"):
-        make_batching("orca")
+        BATCHING.find("orca")

@@ -1,0 +1,52 @@
+"""What a policy is built with, whatever its kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from kvsim.policies.predictor.no_prediction import NoPrediction
+
+if TYPE_CHECKING:
+    from kvsim.policies.predictor.base import LengthPredictor
+    from kvsim.policies.scheduler_config import SchedulerConfig
+
+
+class LengthTruth(Protocol):
+    """The true lengths, for policies that declare ``uses_oracle`` and nobody else."""
+
+    def num_outputs(self, index: int) -> int:
+        """Tokens that a request will have generated when it ends."""
+        ...
+
+    def num_slots(self, index: int) -> int:
+        """Tokens of KV that a request will have computed when it ends."""
+        ...
+
+
+class WorkCost(Protocol):
+    """Durations in picoseconds, as the run's cost model tells them for work done alone."""
+
+    def prefill_ps(self, num_tokens: int, past: int) -> int:
+        """One step that computes ``num_tokens`` prompt tokens after ``past`` computed ones."""
+        ...
+
+    def decode_ps(self, num_tokens: int, context: int) -> int:
+        """``num_tokens`` decode steps of one sequence, the first of them over ``context``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    """The engine's options, and what a policy may ask beside the sequences it is shown.
+
+    ``seed`` is the run's; a policy that draws makes its own generator of it. ``cost`` is ``None``
+    where no engine runs (untimed replays); ``truth`` is ``None`` for who does not declare
+    ``uses_oracle``.
+    """
+
+    config: SchedulerConfig
+    predictor: LengthPredictor = field(default_factory=NoPrediction)
+    cost: WorkCost | None = None
+    seed: int = 0
+    truth: LengthTruth | None = None

@@ -1,0 +1,92 @@
+"""Policies of one kind by name: built-ins, entry points, and ``module:name``.
+
+All three go through one door, :meth:`Registry.find`. What it finds is, by kind, a pure function or
+a factory; a factory (a class, mostly) is called by :func:`build` with the
+:class:`~kvsim.policies.context.PolicyContext` of the run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kvsim.policies.context import PolicyContext
+
+T_co = TypeVar("T_co", covariant=True)
+P = TypeVar("P")
+
+GROUP: Final = "kvsim.policies"
+"""Entry-point group of plug-ins; an entry is named ``kind.name``, such as ``victim.oldest``."""
+
+
+class Registry(Generic[T_co]):
+    """One kind of policy, such as ``batching``: ``kind`` is its name in messages and plug-ins."""
+
+    def __init__(self, kind: str, builtins: Mapping[str, T_co]) -> None:
+        self.kind = kind
+        self.builtins: Final = dict(builtins)
+
+    def names(self) -> list[str]:
+        """Built-in names in their order, then those of installed plug-ins."""
+        return [*self.builtins, *sorted(self._plug_ins().keys() - self.builtins.keys())]
+
+    def find(self, name: str) -> T_co:
+        """Policy, or factory of it, by name.
+
+        Raises
+        ------
+        ValueError
+            Where no policy of that name is known, or the module that it names cannot be used.
+        """
+        if name in self.builtins:
+            return self.builtins[name]
+        plug_ins = self._plug_ins()
+        if name in plug_ins or ":" in name:
+            return cast("T_co", _load(self.kind, plug_ins.get(name, name)))
+        msg = (
+            f"{self.kind} policy {name!r} is unknown; choose one of {', '.join(self.names())}, "
+            "or module:name of your own"
+        )
+        raise ValueError(msg)
+
+    def _plug_ins(self) -> dict[str, str]:
+        start = f"{self.kind}."
+        return {
+            entry.name.removeprefix(start): entry.value
+            for entry in entry_points(group=GROUP)
+            if entry.name.startswith(start)
+        }
+
+
+def build(factory: Callable[[PolicyContext], P], context: PolicyContext) -> P:
+    """Build a policy for a run: the truth goes only to who declares ``uses_oracle = True``."""
+    if not getattr(factory, "uses_oracle", False):
+        context = replace(context, truth=None)
+    return factory(context)
+
+
+def _load(kind: str, value: str) -> object:
+    """Import ``module:name``, from the current folder too, as a script there would."""
+    module_name, _, name = value.partition(":")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        found: object = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # a stranger's module may raise anything
+        raise ValueError(
+            f"{kind} policy {value!r} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.remove(here)
+    if not callable(found):
+        raise ValueError(f"{kind} policy {value!r} is {found!r}; expected a class or a function")
+    return found
