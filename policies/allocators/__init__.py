@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 
 def _paged(context: PolicyContext) -> Allocator:
+    """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
     return PagedAllocator(context.config)
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
+    """One run of token slots a sequence, as long as a reservation says (Orca)."""
     config = context.config
     assert config.block_size == 1, "a contiguous pool is counted in slots"
     return ContiguousAllocator(

@@ -31,7 +31,7 @@ class Levers:
 
     name = "levers"
     summary = "MHA, GQA, fp8 KV, a context cap, paging and prefix sharing, one after the other"
-    verified = "KV bytes against the models' configs; ratios are exact, times follow the step cost"
+    verified = "bytes by the models' configs, times by the step cost"
 
     def traces(self, seed: int) -> tuple[Trace, ...]:
         """None: the user's."""

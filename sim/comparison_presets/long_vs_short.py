@@ -36,7 +36,7 @@ class LongVsShort:
 
     name = "long-vs-short"
     summary = "48 long requests against 768 short ones of equal tokens, three allocators"
-    verified = "tokens of both traces are equal; times follow the step cost"
+    verified = "times by the step cost"
 
     def traces(self, seed: int) -> tuple[Trace, ...]:
         """``long`` and ``short``; lengths of the parts are uniform, gaps exponential."""
