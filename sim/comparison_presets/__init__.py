@@ -11,7 +11,9 @@ from kvsim.sim.comparison_presets.base import (
 )
 from kvsim.sim.comparison_presets.levers import Levers
 from kvsim.sim.comparison_presets.long_vs_short import LongVsShort
+from kvsim.sim.comparison_presets.sosp23_blocks import Sosp23Blocks
 from kvsim.sim.comparison_presets.sosp23_fig2 import Sosp23Fig2
+from kvsim.sim.comparison_presets.sosp23_prefix import Sosp23Prefix
 
 __all__ = [
     "COMPARISON_PRESETS",
@@ -24,7 +26,8 @@ __all__ = [
 ]
 
 COMPARISON_PRESETS: Final[dict[str, ComparisonPreset]] = {
-    preset.name: preset for preset in (Levers(), LongVsShort(), Sosp23Fig2())
+    preset.name: preset
+    for preset in (Levers(), LongVsShort(), Sosp23Fig2(), Sosp23Blocks(), Sosp23Prefix())
 }
 
 

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from kvsim.sim.comparison import compare
+from kvsim.sim.comparison_presets.sosp23_blocks import Sosp23Blocks
 from kvsim.sim.comparison_presets.sosp23_fig2 import NUM_SEEDS, PAGED, PAPER, Sosp23Fig2
 from kvsim.sim.comparison_presets.sosp23_lengths import MODEL_LEN, saturated
+from kvsim.sim.comparison_presets.sosp23_prefix import Sosp23Prefix
 from kvsim.sim.run import Run, simulate
 
 if TYPE_CHECKING:
@@ -105,3 +107,25 @@ def test_batches_and_rates_of_the_same_runs(published: Published) -> None:
     assert batch.kvsim == pytest.approx((2.2, 4.3), rel=0.15)
     assert 1.7 <= rate.kvsim[0] <= 2.7
     assert 2.7 <= rate.kvsim[1] <= 8
+
+
+@pytest.mark.slow
+def test_larger_blocks_hold_fewer_tokens() -> None:
+    """For the record; an independent reconstruction found 98.6, 97.9, 97.0, 95.4, 92.3, 86.6."""
+    preset = Sosp23Blocks()
+    result = compare(preset.traces(seed=0), preset.scenarios(lambda scenario: scenario))
+    tokens = [100 * (row.views["sosp23"] or {})["token"] for row in result.rows]
+    assert tokens == sorted(tokens, reverse=True)
+    assert tokens == pytest.approx((98.6, 97.9, 97.0, 95.4, 92.3, 86.6), abs=1.5)
+
+
+@pytest.mark.slow
+def test_a_longer_shared_prefix_gains_more() -> None:
+    """For the record, lengths and step times assumed: 1.67 and 3.58 in the paper."""
+    preset = Sosp23Prefix()
+    result = compare(preset.traces(seed=0), preset.scenarios(lambda scenario: scenario))
+    assert result.rows[2].metrics["hit_percent"] == pytest.approx(100 * 80 / 107, abs=1)
+    found = preset.published(result.rows)
+    assert found is not None
+    throughput, _ = found.tables[0].lines
+    assert throughput.kvsim == pytest.approx((1.67, 3.58), abs=0.5)
