@@ -155,7 +155,7 @@ def _published(published: Published) -> Iterator[str]:
     yield (
         f"<h2>Beside the {escape(published.source)}</h2>\n"
         '<p class="note">What to see: how far each number is from the paper\'s. '
-        f"{escape(published.basis)}.</p>\n"
+        f"{escape(published.basis[:1].upper() + published.basis[1:])}.</p>\n"
     )
     for table in published.tables:
         yield _published_table(table)

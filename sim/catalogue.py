@@ -10,6 +10,7 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kvsim.sim.compared_scenarios import ALIASES
 from kvsim.sim.comparison_presets import COMPARISON_PRESETS
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import bundled_models, load_model
@@ -55,10 +56,14 @@ def policies() -> list[Entry]:
 
 
 def presets() -> list[Entry]:
-    """Scenario presets, then those of ``kvsim compare``."""
+    """Scenario presets, then what ``kvsim compare`` takes beside them."""
     scenarios = [load_preset(name) for name in preset_names()]
     return [
         *(Entry("--scenario", one.name, one.engine, one.verified) for one in scenarios),
+        *(
+            Entry("kvsim compare --allocators, beside presets", name, alias.what, "")
+            for name, alias in ALIASES.items()
+        ),
         *(
             Entry("kvsim compare --preset", one.name, one.summary, one.verified)
             for one in COMPARISON_PRESETS.values()

@@ -10,6 +10,7 @@ import pytest
 from kvsim.cli.main import main
 from kvsim.policies.batching import BATCHING
 from kvsim.sim.catalogue import KINDS, policies, summary_of
+from kvsim.sim.compared_scenarios import ALIASES
 from kvsim.sim.comparison_presets import COMPARISON_PRESETS
 from kvsim.sim.hardware import bundled_hardware
 from kvsim.sim.models import bundled_models
@@ -18,7 +19,7 @@ from kvsim.sim.scenario import Scenario
 from kvsim.traces.readers import READERS
 
 NAMES = {
-    "presets": [*preset_names(), *COMPARISON_PRESETS],
+    "presets": [*preset_names(), *ALIASES, *COMPARISON_PRESETS],
     "models": list(bundled_models()),
     "hardware": list(bundled_hardware()),
     "formats": [reader.name for reader in READERS],
