@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -13,6 +14,10 @@ from kvsim.sim.scenario_loader import load_scenario, parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+MOST_RUNS: Final = 1000
+"""Of varied keys; more is a typing error, or a sweep for a script."""
 
 
 class Alias(NamedTuple):
@@ -66,17 +71,22 @@ def varied_values(texts: Sequence[str]) -> dict[str, dict[str, object]]:
     Raises
     ------
     ValueError
-        On a text of another form, or a key or value given twice.
+        On a text of another form, a key or value given twice, or too many combinations.
     """
     axes: dict[str, list[str]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
         choices = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]
-        if not equals or "." not in key or not all(choices):
+        if not equals or "." not in key or not all(choices) or len(text.splitlines()) > 1:
             raise ValueError(f"--vary {text!r} is not of the form table.key=a,b,c")
         if key.strip() in axes or len(set(choices)) < len(choices):
             raise ValueError(f"--vary {text!r} names a key or a value twice")
         axes[key.strip()] = choices
+    num_combinations = math.prod(map(len, axes.values()))
+    if num_combinations > MOST_RUNS:
+        raise ValueError(
+            f"--vary makes {num_combinations:,} combinations; at most {MOST_RUNS:,} are run at once"
+        )
     combinations = {}
     for chosen in itertools.product(*axes.values()):
         settings = [f"{key}={value}" for key, value in zip(axes, chosen, strict=True)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, connection, get_context, parent_process
+from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 from kvsim.sim.comparison_row import Row, row_of
@@ -129,7 +131,16 @@ def _ctrl_c_held_back() -> Generator[None]:
 
 
 def _start(traces: Sequence[Trace], options: Options, ended: MutableSequence[int]) -> None:
+    Thread(target=_end_with_parent, daemon=True).start()
     _TASK.append(_Task(traces, options, ended))
+
+
+def _end_with_parent() -> None:
+    """Leave no process behind where the parent was killed: it would wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None, "a worker has a parent"
+    connection.wait([parent.sentinel])
+    os._exit(1)
 
 
 def _run(place: int, case: Case) -> Row:

@@ -41,6 +41,12 @@ class Levers:
     def scenarios(self, change: Change) -> dict[str, Scenario]:
         """Six, each with all changes of those before."""
         contiguous, paged = change(load_scenario("orca-max")), change(load_scenario("vllm-0.32"))
+        for key, is_changed in (
+            ("model.num_kv_heads", paged.model.num_kv_heads is not None),
+            ("engine.kv_cache_dtype", paged.engine.kv_cache_dtype != "auto"),
+        ):
+            if is_changed:
+                raise ValueError(f"--preset levers changes {key} itself: leave it out")
         model = load_model(contiguous.model.name)
         grouped = grouped_heads(model)
         if model.num_heads <= grouped:
