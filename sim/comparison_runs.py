@@ -99,17 +99,21 @@ def run_in_processes(
                 runs = {pool.submit(_run, place, case): place for place, case in enumerate(cases)}
             pending = set(runs)
             while pending:
-                done, pending = wait(pending, _POLL_S, FIRST_COMPLETED)
+                with ctrl_c_delayed():  # it could leave a lock of the futures taken
+                    done, pending = wait(pending, _POLL_S, FIRST_COMPLETED)
                 rows |= {runs[run]: run.result() for run in sorted(done, key=runs.__getitem__)}
                 on_progress(sum(ended), total)
-        except BrokenProcessPool:
-            raise OSError(
-                "a process that simulated was killed, perhaps for want of memory: give fewer --jobs"
-            ) from None
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(active_children()) - before:
-                process.terminate()
+        except BaseException as error:
+            # all by hand: the pool forgets a process that was starting when another one died
+            with ctrl_c_delayed():
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in set(active_children()) - before:
+                    process.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise OSError(
+                    "a process that simulated was killed, perhaps for want of memory: give fewer "
+                    "--jobs"
+                ) from None
             raise
     return [rows[place] for place in range(len(cases))]
 

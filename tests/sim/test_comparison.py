@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from multiprocessing import active_children
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from kvsim.sim import comparison_runs
 from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
 from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.comparison_runs import Case, run_in_processes
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES, VIEWS
 from kvsim.traces import bundled_path, read_trace
 
 if TYPE_CHECKING:
     from kvsim.sim.scenario import Scenario
+    from kvsim.traces.trace import Trace
 
 ALL = "orca-max,orca-pow2,orca-oracle,paged,prefix"
 NONE: dict[str, dict[str, object]] = {"": {}}
@@ -158,6 +162,38 @@ def test_a_fault_of_a_run_names_its_scenario(jobs: int) -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=5)
     with pytest.raises(ValueError, match=r"^(paged|prefix): --users is 0"):
         compare(trace, scenarios("paged,prefix"), jobs=jobs, num_users=0)
+
+
+class DeadlyTrace(list[int]):
+    """Ends the first process that it is handed to, and is slow to reach the second one."""
+
+    times = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        DeadlyTrace.times += 1
+        if DeadlyTrace.times == 1:
+            return os._exit, (1,)
+        first = active_children()
+        while any(process.is_alive() for process in first):
+            time.sleep(0.05)
+        time.sleep(0.5)  # the pool finds out
+        return list, ()
+
+
+def test_a_process_that_dies_while_another_starts_leaves_none() -> None:
+    """The pool would lose sight of the second one, which waits for work for ever."""
+    cases = [Case(name, one) for name, one in scenarios("paged,prefix").items()]
+    traces = [cast("Trace", DeadlyTrace())]
+    options: Any = {}
+    before = set(active_children())
+    with pytest.raises(OSError, match="a process that simulated was killed"):
+        run_in_processes(traces, cases, options, 2, lambda *_: None)
+    for process in set(active_children()) - before:
+        process.join(timeout=20)
+    left = set(active_children()) - before
+    for process in left:
+        process.kill()
+    assert not left
 
 
 def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
