@@ -101,7 +101,7 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
             {**ITERATION_LEVEL, "batching.long_prefill_token_threshold": 64},
             r"no chunks: batching.long_prefill_token_threshold .=64.",
         ),
-        ({"allocator.reservation": "predicted"}, "expected 'max' or 'pow2' or 'oracle'"),
+        ({"allocator.reservation": "predicted"}, "expected one of max, pow2, oracle"),
         ({"allocator.placement": "slab"}, "expected 'buddy' or 'first-fit' or 'best-fit'"),
     ],
 )
