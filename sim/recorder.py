@@ -97,6 +97,8 @@ class Recorder:
         What became of outgrown and slid runs; ``None`` where none can be.
     copy_ps : int
         Time in which KV was copied for them.
+    peak_running : int
+        Most sequences that ran at a time, however short it was (but not of no length).
     refusals : dict of int to str
         Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
@@ -153,6 +155,7 @@ class Recorder:
         self.num_right = {"swap": 0, "recompute": 0}
         self.relocations: Relocations | None = None
         self.copy_ps = 0
+        self.peak_running = 0
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.end_ps = 0
@@ -209,6 +212,8 @@ class Recorder:
         if ps <= 0:
             return
         self.end_ps = end_ps
+        if running > self.peak_running:  # noqa: PLR1730 - max() takes three times as long
+            self.peak_running = running
         if end_ps > self._room_ps:
             self._make_room(end_ps - 1)
         if self.requests_waiting:
@@ -258,6 +263,8 @@ class Recorder:
     ) -> None:
         """Add integrals over ``ps`` up to ``end_ps``, all inside one window."""
         self.end_ps = end_ps
+        if running > self.peak_running and ps:
+            self.peak_running = running
         if self.requests_waiting:
             waiting = self.while_waiting
             waiting["blank"] += blank_ps

@@ -32,12 +32,14 @@ _SHOWN: Final = 60
 class Rule:
     """How one key is read (``parse``) and written back (``show``).
 
-    ``optional`` keys also take the text ``none``: the value is then ``None``.
+    ``optional`` keys also take the text ``none``: the value is then ``None``. ``registry`` is where
+    a policy's names come from.
     """
 
     parse: Callable[[object], object]
     show: Callable[[object], object] = lambda value: value
     optional: bool = False
+    registry: Registry[object] | None = None
 
 
 def key(default: T, rule: Rule, *, name: str = "") -> T:
@@ -88,7 +90,7 @@ def policy(registry: Registry[object]) -> Rule:
             registry.find(value)
         return value
 
-    return Rule(parse)
+    return Rule(parse, registry=registry)
 
 
 def whole(minimum: int, *, optional: bool = False) -> Rule:

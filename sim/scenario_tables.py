@@ -41,12 +41,14 @@ if TYPE_CHECKING:
 class Model:
     """``[model]``: bundled name, or the path of a ``config.json``; ``auto`` = its own dtype.
 
-    ``mla = "expanded"``: K and V of every head are stored instead of the latent.
+    ``mla = "expanded"``: K and V of every head are stored instead of the latent. ``num_kv_heads``
+    asks what if: full attention with so many KV heads, the weights as they are.
     """
 
     name: str = key("llama-3.1-8b", text("a bundled model name or the path of a config.json"))
     weight_dtype: str = key("auto", text("'auto' or a weight format such as 'fp8'"))
     mla: str = key("latent", choice("latent", "expanded"))
+    num_kv_heads: int | None = key(None, whole(1, optional=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,10 @@ class Cost:
 
     ``auto`` takes the hardware's profile, else its datasheet; a profile's name or path is taken as
     it is. The times are the terms of ``linear``: per step, per prefill token, per decoding request,
-    per context token, and per token whose KV is copied to another place in the pool. ``swap_alpha``
-    (a copy) and ``swap_bandwidth`` (bytes a second) price the way to the host; ``None``:
+    per context token, and per token whose KV is copied to another place in the pool.
+    ``attention_factor = "own"`` charges decode attention by the memory layout in use, as far as the
+    profile knows it; ``same`` is one kernel for all layouts. ``swap_alpha`` (a copy) and
+    ``swap_bandwidth`` (bytes a second) price the way to the host; ``None``:
     :mod:`kvsim.sim.host_link`.
     """
 
@@ -85,6 +89,7 @@ class Cost:
         "auto",
         text("'auto', 'profile', 'datasheet', 'linear', a profile's name or the path of its file"),
     )
+    attention_factor: str = key("same", choice("same", "own"))
     base_ps: int | None = key(None, duration(), name="base")
     per_prefill_token_ps: int | None = key(None, duration(), name="per_prefill_token")
     per_decode_seq_ps: int | None = key(None, duration(), name="per_decode_seq")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def _paged(context: PolicyContext) -> Allocator:
+    """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
     config = context.config
     own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
     if own_queue or not config.enable_prefix_caching:
@@ -30,6 +31,7 @@ def _paged(context: PolicyContext) -> Allocator:
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
+    """One run of token slots a sequence, as long as a reservation says (Orca)."""
     config = context.config
     assert config.block_size == 1, "a contiguous pool is counted in slots"
     return ContiguousAllocator(

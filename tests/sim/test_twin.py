@@ -56,6 +56,7 @@ _NUMBERS = (
     "num_steps_outside",
     "num_evicted_blocks",
     "num_preemptions",
+    "peak_running",
     "refusals",
     "end_ps",
 )
