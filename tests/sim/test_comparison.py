@@ -59,7 +59,7 @@ def test_shares_add_up_to_1(result: Comparison) -> None:
 
 def test_the_document_has_its_schema(result: Comparison) -> None:
     document = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert set(document) == {"schema", "traces", "rows", "notes"}
+    assert set(document) == {"schema", "traces", "rows", "differences_to_lru", "notes"}
     assert document["schema"] == "kvsim.comparison/1"
     assert [trace["requests"] for trace in document["traces"]] == [120]
     for row in document["rows"]:
