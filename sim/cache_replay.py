@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.policies.allocators.token_run import TokenRun
+from kvsim.policies.token_run import TokenRun
 from kvsim.sim.cache_log import TOTALS, make_cache
 from kvsim.sim.difference import Difference, differing
 

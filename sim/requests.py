@@ -14,8 +14,6 @@ from kvsim.policies.sequence import Sequence
 from kvsim.traces.prefix import PrefixPaths
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from numpy.typing import NDArray
 
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -140,11 +138,13 @@ class Requests:
 
     def sequence(self, index: int) -> Sequence:
         """Make the policies' view of a request."""
-        keys: list[Hashable] = []
+        paths, block_size = self.paths, self.config.block_size
         num_covered = self.num_covered(index)
-        for segment in self.paths.path(index):
-            start = self.paths.start[segment]
-            keys += [(-1 - segment, depth) for depth in range(start, self.paths.end[segment])]
+        public = [
+            (-1 - segment, min(paths.end[segment], num_covered) * block_size)
+            for segment in paths.path(index)
+            if paths.start[segment] < num_covered
+        ]
         return Sequence(
             index,
             self.trace.request_id(index),
@@ -152,5 +152,5 @@ class Requests:
             self.prompt_tokens[index],
             self.max_tokens[index],
             self._priority[index if len(self._priority) > 1 else 0],
-            keys[:num_covered],
+            public,
         )

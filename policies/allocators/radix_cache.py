@@ -17,7 +17,7 @@ from kvsim.policies.allocators.radix_tree import Node, RadixTree
 from kvsim.policies.eviction import KeyedOrder, make_order
 
 if TYPE_CHECKING:
-    from kvsim.policies.allocators.token_run import TokenRun
+    from kvsim.policies.token_run import TokenRun
 
 
 @dataclass(slots=True, eq=False)

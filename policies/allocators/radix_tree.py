@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.policies.allocators.token_run import TokenRun
+from kvsim.policies.token_run import TokenRun
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

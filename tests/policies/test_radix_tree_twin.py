@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.allocators.token_run import TokenRun
+from kvsim.policies.token_run import TokenRun
 from kvsim.policies.eviction import EVICTION_KEYS, make_order
 
 Tokens = tuple[int, ...]
@@ -126,7 +126,7 @@ class TreeAgainstDict(RuleBasedStateMachine):
 
     def spell(self, run: TokenRun) -> Tokens:
         size = self.id_tokens
-        return tuple(run.ids[p // size] * size + p % size for p in range(run.stop))
+        return tuple(run.names[p // size] * size + p % size for p in range(run.stop))
 
     def key(self, ids: Tokens, less: int) -> TokenRun:
         whole = TokenRun.of(ids, self.id_tokens)
