@@ -20,6 +20,9 @@ class SchedulerConfig:
     ``num_gpu_blocks`` counts the null block. The last four fields are the rules that changed
     between vLLM versions; their defaults are those of 0.32.0.
 
+    With ``allocator = "radix"`` a block is a page of the radix tree, and ``eviction`` says which of
+    its nodes goes first; there is no null block.
+
     With ``allocator = "contiguous"`` the pool is counted in slots: ``block_size`` is 1, there is
     no null block, and ``reservation`` and ``placement`` say what a sequence takes and where.
     """
@@ -27,6 +30,7 @@ class SchedulerConfig:
     allocator: str = "paged"
     reservation: str = "max"
     placement: str = "buddy"
+    eviction: str = "lru"
     batching: str = "mixed-running-first"
 
     block_size: int = 16

@@ -24,9 +24,9 @@ class Sequence:
     promised it by a step already scheduled; ``owed`` = tokens that steps in flight will sample;
     ``in_flight`` = tokens those steps compute.
 
-    ``public_keys``: ``(name, end)`` of the leading stretches of tokens that other requests may have too
-    (see :class:`~kvsim.policies.token_run.TokenRun`), names below 0, ends in tokens and at whole
-    blocks. What follows is the request's own.
+    ``public_keys``: ``(name, end)`` of leading stretches of tokens that others may have, too (see
+    :class:`~kvsim.policies.token_run.TokenRun`), names below 0, ends in tokens and at whole blocks.
+    What follows is the request's own.
     """
 
     __slots__ = (

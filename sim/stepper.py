@@ -178,6 +178,8 @@ class Stepper:
                 continue
             if item.stint == sequence.num_preemptions:
                 sequence.in_flight -= item.num_tokens
+                if not item.samples:
+                    self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
             if not item.samples:
                 continue
             if self._is_done(sequence):
@@ -197,7 +199,7 @@ class Stepper:
                 if self._is_done(sequence):
                     self.state.running.remove(sequence)
                     self._release_account(sequence, sequence.computed, now_ps)
-                    self.state.allocator.release(sequence)
+                    self.state.allocator.finish(sequence)
             if self._is_done(sequence):
                 finished.append(sequence.index)
                 num_outputs = sequence.known - sequence.prompt_tokens
@@ -222,7 +224,7 @@ class Stepper:
             if sequence.index == index:
                 state.running.remove(sequence)
                 self._release_account(sequence, sequence.computed, now_ps)
-                state.allocator.release(sequence)
+                state.allocator.finish(sequence)
                 break
         else:
             sequence = next(waiting for waiting in state.waiting if waiting.index == index)

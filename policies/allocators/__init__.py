@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.allocators.placement import make_placement
+from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.registry import Registry, build
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 def _paged(context: PolicyContext) -> Allocator:
     return PagedAllocator(context.config)
+
+
+def _radix(context: PolicyContext) -> Allocator:
+    return RadixAllocator(context.config)
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
@@ -34,6 +39,7 @@ ALLOCATORS: Final[Registry[Callable[[PolicyContext], Allocator]]] = Registry(
     "allocator",
     {
         "paged": _paged,
+        "radix": _radix,
         "contiguous": _contiguous,
     },
 )
@@ -49,4 +55,10 @@ def make_allocator(context: PolicyContext) -> Allocator:
     return factory(context) if name in ALLOCATORS.builtins else build(factory, context)
 
 
-__all__ = ["ALLOCATORS", "ContiguousAllocator", "PagedAllocator", "make_allocator"]
+__all__ = [
+    "ALLOCATORS",
+    "ContiguousAllocator",
+    "PagedAllocator",
+    "RadixAllocator",
+    "make_allocator",
+]

@@ -72,6 +72,10 @@ class ContiguousAllocator:
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
         """Nothing is cached."""
 
+    def finish(self, sequence: Sequence) -> None:
+        """Give back the run."""
+        self.release(sequence)
+
     def release(self, sequence: Sequence) -> None:
         """Give back the run."""
         self.placement.free(self._addresses.pop(sequence.index))

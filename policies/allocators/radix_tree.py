@@ -11,12 +11,13 @@ their node to the root. Only unlocked leaves are evicted, whole nodes at a time,
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.policies.token_run import TokenRun
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
     from kvsim.policies.eviction.base import EvictionOrder
 
@@ -81,7 +82,7 @@ class RadixTree:
         """Find the longest prefix of ``run`` in whole pages; refresh its path.
 
         Splits the node in which the match ends. The lower half, unmatched, counts as used now too:
-        it was touched before the split. O(ids of the run).
+        it was touched before the split. O(stretches of the run).
         """
         self._now += 1
         now = self._now
@@ -97,11 +98,11 @@ class RadixTree:
         self._consider(node)
         return Match(node, rest.start - run.start)
 
-    def insert(self, run: TokenRun, priority: int = 0) -> int:
+    def insert(self, run: TokenRun, priority: int = 0, *, num_hits: int = 1) -> int:
         """Enter the whole pages of ``run``; return how many leading tokens were there already.
 
         The tree keeps its own copy of those: the caller's are duplicates, to be given up. Refreshes
-        the path as :meth:`match` does and counts a hit at each node of it. O(ids of the run).
+        the path as :meth:`match` does and counts ``num_hits`` at each node of it. O(stretches).
         """
         self._now += 1
         now = self._now
@@ -113,13 +114,17 @@ class RadixTree:
             if shared < len(child.run):
                 self._consider(child)
                 node = self._split(child, shared)
-            node.num_hits += 1
+            node.num_hits += num_hits
             node.priority = max(node.priority, priority)
         num_there = rest.start - run.start
         if len(rest):
-            node = self._append(node, rest, priority)
+            node = self._append(node, rest, priority, num_hits)
         self._consider(node)
         return num_there
+
+    def num_unlocked(self, node: Node) -> int:
+        """Tokens from the root to a node's end that locking it would protect; O(depth)."""
+        return sum(len(step.run) for step in self._path_up(node) if not step.num_locks)
 
     def lock(self, node: Node) -> None:
         """Protect a node and all above it; O(depth)."""
@@ -192,6 +197,13 @@ class RadixTree:
         assert sizes[True] == self.num_protected, "protected count is off"
         assert num_candidates == len(self._order), "a node that is gone is a candidate"
 
+    def check_locks(self, users: Iterable[Node]) -> None:
+        """Verify that the locks are those of ``users``, one each; O(nodes + paths)."""
+        locks = Counter(step for node in users for step in self._path_up(node))
+        for node in self.nodes():
+            assert node.num_locks == locks.pop(node, 0), f"{node} has locks of no user"
+        assert not locks, "somebody holds a node that is gone"
+
     def _cut(self, run: TokenRun) -> TokenRun:
         return run.first(len(run) - len(run) % self.page_size)
 
@@ -218,10 +230,10 @@ class RadixTree:
         upper.children[node.run.head(self.page_size)] = node
         return upper
 
-    def _append(self, parent: Node, run: TokenRun, priority: int) -> Node:
+    def _append(self, parent: Node, run: TokenRun, priority: int, num_hits: int) -> Node:
         self._now += 1
         node = Node(run, parent, self._now, priority)
-        node.num_hits = 1
+        node.num_hits = num_hits
         parent.children[run.head(self.page_size)] = node
         self.num_evictable += len(run)
         self._consider(parent)

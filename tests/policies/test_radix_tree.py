@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.token_run import TokenRun
 from kvsim.policies.eviction import make_order
+from kvsim.policies.token_run import TokenRun
 
 
 def make_tree(page_size: int = 1, policy: str = "lru") -> RadixTree:

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 )
 
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.token_run import TokenRun
 from kvsim.policies.eviction import EVICTION_KEYS, make_order
+from kvsim.policies.token_run import TokenRun
 
 Tokens = tuple[int, ...]
 

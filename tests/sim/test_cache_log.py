@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvsim.cli.main import main
-from kvsim.sim.cache_log import CacheLog, cache_log, is_cache_log, make_cache
+from kvsim.sim.cache_log import CacheLog, cache_config, cache_log, is_cache_log
 from kvsim.sim.cache_replay import replay_cache, short
 from kvsim.sim.recordings import is_trace_of
 
@@ -85,7 +85,7 @@ def test_bad_logs(records: list[dict[str, Any]], message: str) -> None:
 def test_bad_options(option: str, value: object, message: str) -> None:
     given = {"page_size": 1, "pool_tokens": 9, "policy": "lru", option: value}
     with pytest.raises(ValueError, match=message):
-        make_cache(given)
+        cache_config(given)
 
 
 # ---- what is compared ------------------------------------------------------------------------
