@@ -20,8 +20,8 @@ class SchedulerConfig:
     ``num_gpu_blocks`` counts the null block. The last four fields are the rules that changed
     between vLLM versions; their defaults are those of 0.32.0.
 
-    With ``allocator = "radix"`` a block is a page of the radix tree, and ``eviction`` says which of
-    its nodes goes first; there is no null block.
+    With ``prefix = "radix"`` a block is a page of SGLang's radix tree, there is no null block, and
+    ``eviction`` says which node of the tree goes first.
 
     With ``allocator = "contiguous"`` the pool is counted in slots: ``block_size`` is 1, there is
     no null block, and ``reservation`` and ``placement`` say what a sequence takes and where.
@@ -30,7 +30,6 @@ class SchedulerConfig:
     allocator: str = "paged"
     reservation: str = "max"
     placement: str = "buddy"
-    eviction: str = "lru"
     batching: str = "mixed-running-first"
 
     block_size: int = 16
@@ -39,6 +38,10 @@ class SchedulerConfig:
     max_num_seqs: int = 256
     max_model_len: int = 4096
     enable_prefix_caching: bool = True
+    prefix: Literal["hash", "radix"] = "hash"
+    """Index of cached prefixes."""
+    eviction: str = "lru"
+    """Which unreferenced cached block or node goes first."""
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     policy: str = "fcfs"
@@ -60,8 +63,8 @@ class SchedulerConfig:
 
     @property
     def num_null_blocks(self) -> int:
-        """Blocks of the pool that hold nothing: vLLM's null block, 0 without block tables."""
-        return int(self.allocator == "paged")
+        """Blocks of the pool that hold nothing: vLLM's null block, 0 without its block tables."""
+        return int(self.allocator == "paged" and self.prefix == "hash")
 
     @property
     def usable_blocks(self) -> int:

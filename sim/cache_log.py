@@ -110,7 +110,7 @@ def cache_config(given: Mapping[str, Any]) -> SchedulerConfig:
         raise ValueError(msg)
     make_order(str(policy))
     return SchedulerConfig(
-        allocator="radix",
+        prefix="radix",
         block_size=page_size,
         num_gpu_blocks=pool_tokens // page_size,
         eviction=policy,

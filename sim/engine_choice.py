@@ -15,6 +15,8 @@ def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
     """Whether a run can be leapt, and the words that say so or name what forbids it."""
     if config.allocator != "paged":
         return False, f"{config.allocator} reservations are stepped through"
+    if config.prefix == "radix":
+        return False, "a radix tree, which every look-up refreshes, is stepped through"
     if config.batching != "mixed-running-first":
         return False, f"batching {config.batching} is stepped through"
     able, reason = leapable(config)

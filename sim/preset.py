@@ -10,7 +10,7 @@ import tomllib
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +37,12 @@ class Preset:
     tables: Mapping[str, object]
     lacks: Mapping[str, Lack] = field(default_factory=dict)
 
+    @property
+    def prefix(self) -> object:
+        """Its ``allocator.prefix``."""
+        table = self.tables.get("allocator")
+        return table.get("prefix", "auto") if isinstance(table, dict) else "auto"
+
 
 def preset_names() -> list[str]:
     """Names of the bundled presets, sorted."""
@@ -53,9 +59,24 @@ def load_preset(name: str) -> Preset:
     return Preset(name, about["engine"], about["verified"], tables, lacks)
 
 
+_RECORDED_ORDERS: Final = ("fifo", "lfu", "lru", "slru")
+"""Eviction orders of the radix cache whose operations were recorded."""
+
+
 def verification(scenario: Scenario) -> str | None:
-    """How the schedule of the scenario's preset was verified; ``None`` without a preset."""
-    return load_preset(scenario.preset).verified if scenario.preset else None
+    """How the schedule of the scenario's preset was verified; ``None`` without a preset.
+
+    With another index of prefixes than the preset's, the schedules recorded of its engine say
+    nothing.
+    """
+    if not scenario.preset:
+        return None
+    preset, prefix = load_preset(scenario.preset), scenario.allocator.prefix
+    if prefix != "radix" or preset.prefix == "radix":
+        return preset.verified
+    order = scenario.eviction.policy
+    how = "verified against recorded logs" if order in _RECORDED_ORDERS else "read from the sources"
+    return f"cache {how} of SGLang 0.5.23, scheduler not: it is that of {preset.engine}"
 
 
 def check_known_to_engine(scenario: Scenario) -> None:

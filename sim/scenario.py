@@ -80,14 +80,14 @@ class Scenario:
         Raises
         ------
         ValueError
-            Where ``allocator.prefix = "hash"`` meets ``engine.enable_prefix_caching = false``.
+            Where ``allocator.prefix`` names an index and ``engine.enable_prefix_caching = false``.
         """
         if self.allocator.kind == "contiguous":
             return False
         switch, prefix = self.engine.enable_prefix_caching, self.allocator.prefix
-        if prefix == "hash" and not switch:
+        if prefix in {"hash", "radix"} and not switch:
             raise ValueError(
-                "allocator.prefix = 'hash' contradicts engine.enable_prefix_caching = false: "
+                f"allocator.prefix = {prefix!r} contradicts engine.enable_prefix_caching = false: "
                 "set one of them"
             )
         return switch and prefix != "none"
@@ -144,6 +144,8 @@ class Scenario:
             max_num_seqs=seats,
             max_model_len=model_len,
             enable_prefix_caching=self.prefix_caching(),
+            prefix="radix" if self.allocator.prefix == "radix" else "hash",
+            eviction=self.eviction.policy,
             enable_chunked_prefill=engine.enable_chunked_prefill,
             long_prefill_token_threshold=batching.long_prefill_token_threshold,
             policy=self.queue.policy,

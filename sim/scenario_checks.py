@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kvsim.sim.scenario import Scenario
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
+_RADIX = "allocator.prefix = 'radix'"
 _ITERATION_LEVEL = "batching.policy = 'iteration-level'"
 
 
@@ -24,9 +25,8 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
         With the two keys that contradict each other.
     """
     engine, batching = scenario.engine, scenario.batching
+    _check_prefix(scenario, groups)
     if scenario.allocator.kind == "contiguous":
-        if scenario.allocator.prefix == "hash":
-            raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be 'hash'")
         if engine.num_gpu_blocks_override is not None:
             raise ValueError(
                 f"{_CONTIGUOUS} has no blocks: size the pool with engine.kv_memory, not with "
@@ -53,6 +53,30 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
                 f"{_ITERATION_LEVEL} has no chunks: batching.long_prefill_token_threshold "
                 f"(={batching.long_prefill_token_threshold}) belongs to another policy"
             )
+
+
+def _check_prefix(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
+    """Refuse an index of prefixes, or an eviction order, that the allocator cannot have."""
+    kind, prefix, order = (
+        scenario.allocator.kind,
+        scenario.allocator.prefix,
+        scenario.eviction.policy,
+    )
+    if kind == "contiguous" and prefix in {"hash", "radix"}:
+        raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be {prefix!r}")
+    if prefix == "radix":
+        if kind != "paged":
+            raise ValueError(f"{_RADIX} belongs to allocator.kind = 'paged', not {kind!r}")
+        if len(groups) > 1 or groups[0].sliding_window is not None:
+            raise ValueError(
+                f"{_RADIX} keeps full attention in all layers; this model has windows or several "
+                "KV groups"
+            )
+    elif order != "lru":
+        raise ValueError(
+            f"eviction.policy = {order!r} needs {_RADIX}: blocks found by hash go least recently "
+            "used first ('lru')"
+        )
 
 
 def keys_set_aside(scenario: Scenario) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
+from kvsim.policies.eviction import EVICTION_KEYS
 from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
@@ -127,6 +128,9 @@ class Batching:
 class Allocator:
     """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch.
 
+    ``prefix = "radix"`` shares prefixes by SGLang's radix tree instead of vLLM's chained hashes;
+    ``engine.block_size`` is then its page size, 1 where it is not given.
+
     ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says and
     where ``placement`` says; it has no blocks and shares no prefixes. Other kinds leave those two
     keys aside.
@@ -135,15 +139,15 @@ class Allocator:
     kind: str = key("paged", policy(ALLOCATORS))
     reservation: str = key("max", policy(RESERVATIONS))
     placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
-    prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
+    prefix: str = key("auto", choice("auto", "hash", "radix", "none"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``[eviction]``: which unreferenced cached block goes first."""
+    """``[eviction]``: which unreferenced cached block, or node of a radix tree, goes first."""
 
-    policy: str = key("lru", choice("lru", later="fifo, lfu, slru, s3-fifo, sieve, gdsf, ..."))
+    policy: str = key("lru", choice(*EVICTION_KEYS, later="s3-fifo, sieve, gdsf, ..."))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 
 def _paged(context: PolicyContext) -> Allocator:
-    return PagedAllocator(context.config)
-
-
-def _radix(context: PolicyContext) -> Allocator:
-    return RadixAllocator(context.config)
+    index = RadixAllocator if context.config.prefix == "radix" else PagedAllocator
+    return index(context.config)
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
@@ -39,7 +36,6 @@ ALLOCATORS: Final[Registry[Callable[[PolicyContext], Allocator]]] = Registry(
     "allocator",
     {
         "paged": _paged,
-        "radix": _radix,
         "contiguous": _contiguous,
     },
 )

@@ -56,6 +56,10 @@ class RadixAllocator:
         self._reserve = config.scheduler_reserve_full_isl
         self._max_model_len = config.max_model_len
 
+    def lease_of(self, sequence: Sequence) -> Lease:
+        """What a running sequence holds of the cache."""
+        return self._holdings[sequence.index].lease
+
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit, at most all known tokens but one; refreshes it."""
         _, hit_tokens = self.cache.find(sequence.run(sequence.known))
@@ -99,8 +103,7 @@ class RadixAllocator:
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
         """Take the pages that ``new_tokens`` more need, evicting what lacks; False if it cannot."""
-        lease = self._holdings[sequence.index].lease
-        return self.cache.extend(lease, sequence.computed + new_tokens)
+        return self.cache.extend(self.lease_of(sequence), sequence.computed + new_tokens)
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
         """Publish a chunk of the prompt that has run; answers are published by :meth:`finish`.
@@ -141,10 +144,9 @@ class RadixAllocator:
 
         What is not published has no key yet, so it is no duplicate, whatever its tokens.
         """
-        holdings, cache = self._holdings, self.cache
-        empty = 0
+        cache, empty = self.cache, 0
         for sequence in running:
-            empty += holdings[sequence.index].lease.num_tokens - sequence.computed
+            empty += self.lease_of(sequence).num_tokens - sequence.computed
         return Usage(cache.num_free, cache.tree.num_evictable, empty, 0, 0)
 
     def fragmented(self, sequence: Sequence) -> bool:
@@ -153,7 +155,7 @@ class RadixAllocator:
 
     def num_held(self, sequence: Sequence) -> int:
         """Pages of a sequence, its hit included."""
-        return self._holdings[sequence.index].lease.num_tokens // self.page_size
+        return self.lease_of(sequence).num_tokens // self.page_size
 
     def owners(self) -> set[int]:
         """Sequences with a lease."""
