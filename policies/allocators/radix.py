@@ -60,6 +60,10 @@ class RadixAllocator:
         """What a running sequence holds of the cache."""
         return self._holdings[sequence.index].lease
 
+    def num_computed(self, sequence: Sequence) -> int:
+        """Tokens of a running sequence that have run."""
+        return self._holdings[sequence.index].num_computed
+
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit, at most all known tokens but one; refreshes it."""
         _, hit_tokens = self.cache.find(sequence.run(sequence.known))
