@@ -45,7 +45,8 @@ def pairs(draw: st.DrawFn) -> tuple[TokenRun, TokenRun]:
             if leaves:
                 names.append((len(names), leaves))
             names.append((own, leaves + draw(st.integers(1, 4))))
-            whole.append(TokenRun(*zip(*names, strict=True), 0, names[-1][1]))
+            stretches = tuple(n for n, _ in names), tuple(end for _, end in names)
+            whole.append(TokenRun(*stretches, 0, names[-1][1]))
     same = num_alike(tokens(whole[0]), tokens(whole[1]))
     start = draw(st.integers(0, same))
     one, other = (TokenRun(run.names, run.ends, start, run.stop) for run in whole)
