@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
-from kvsim.sim.engine_choice import can_leap
-from kvsim.sim.leaper import Leaper
+from kvsim.sim.engine_choice import can_leap, leaper_of
 from kvsim.sim.recorder import MAX_FLIPS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.session_driver import SessionDriver
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.leaper import Leaper
     from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -206,7 +206,9 @@ def run(
         reason = "asked for" if step or listener is not None else reason
         engine = Stepper(config, cost, requests, recorder, audit=audit, listener=listener)
     else:
-        engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
+        engine = leaper_of(config)(
+            config, cost, requests, recorder, audit=audit, listener=leap_listener
+        )
     on_boundary = None
     if on_progress is not None:
 

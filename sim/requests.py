@@ -136,6 +136,10 @@ class Requests:
             tokens += self._num_outputs[index]
         return self.paths.num_covered(index, tokens)
 
+    def priority(self, index: int) -> int:
+        """Priority of a request: smaller is served first."""
+        return self._priority[index if len(self._priority) > 1 else 0]
+
     def sequence(self, index: int) -> Sequence:
         """Make the policies' view of a request."""
         paths, block_size = self.paths, self.config.block_size
@@ -151,6 +155,6 @@ class Requests:
             self.arrival_ps[index],
             self.prompt_tokens[index],
             self.max_tokens[index],
-            self._priority[index if len(self._priority) > 1 else 0],
+            self.priority(index),
             public,
         )

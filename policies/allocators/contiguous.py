@@ -38,7 +38,7 @@ class ContiguousAllocator:
         self._reservation = reservation
         self._addresses: dict[int, int] = {}
         self._padding: dict[int, int] = {}
-        self._num_padding = 0
+        self.num_padding = 0
 
     def address_of(self, sequence: Sequence) -> int:
         """First slot of a running sequence."""
@@ -61,7 +61,7 @@ class ContiguousAllocator:
         padding = self.placement.size_of(address) - reserved
         self._addresses[sequence.index] = address
         self._padding[sequence.index] = padding
-        self._num_padding += padding
+        self.num_padding += padding
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
         """Nothing to do: the reservation covers all that the sequence will use."""
@@ -79,7 +79,7 @@ class ContiguousAllocator:
     def release(self, sequence: Sequence) -> None:
         """Give back the run."""
         self.placement.free(self._addresses.pop(sequence.index))
-        self._num_padding -= self._padding.pop(sequence.index)
+        self.num_padding -= self._padding.pop(sequence.index)
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
         """All is taken at admission, which the first chunk follows."""
@@ -92,7 +92,7 @@ class ContiguousAllocator:
     def usage(self, running: Iterable[Sequence]) -> Usage:
         """Slots by what they hold; O(running)."""
         empty = sum(self.num_empty(sequence, sequence.computed) for sequence in running)
-        return Usage(self.placement.num_free, 0, empty, 0, self._num_padding)
+        return Usage(self.placement.num_free, 0, empty, 0, self.num_padding)
 
     def fragmented(self, sequence: Sequence) -> bool:
         """Enough in sum for the reservation, no hole that holds it with its round-up."""
@@ -116,4 +116,4 @@ class ContiguousAllocator:
         held = {address: self.placement.size_of(address) for address in self._addresses.values()}
         assert len(held) == len(self._addresses), "two sequences own one run"
         assert self._addresses.keys() == self._padding.keys(), "padding without a run"
-        assert self._num_padding == sum(self._padding.values()), "padding count is off"
+        assert self.num_padding == sum(self._padding.values()), "padding count is off"

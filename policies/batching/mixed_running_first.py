@@ -15,6 +15,7 @@ from kvsim.policies.batching.base import Admission, Item, Preemption, ScheduledS
 
 if TYPE_CHECKING:
     from kvsim.policies.batching.base import SchedulerState
+    from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
 
 
@@ -27,16 +28,17 @@ class MixedRunningFirst:
         """One scheduling call."""
         step = ScheduledStep()
         cap = self._chunk_cap(state)
-        budget = self._serve_running(state, step, cap, self._budget(state))
+        budget = self._serve_running(state, step, cap, self.token_budget(state.config))
         if step.preempted:
             step.waits_for = "blocks"
         else:
             self._admit_waiting(state, step, cap, budget)
         return step
 
-    def _budget(self, state: SchedulerState) -> int:
-        """Most tokens of the step."""
-        return state.config.max_num_batched_tokens
+    @staticmethod
+    def token_budget(config: SchedulerConfig) -> int:
+        """Most tokens of a step."""
+        return config.max_num_batched_tokens
 
     def _chunk_cap(self, state: SchedulerState) -> int:
         """Most tokens one sequence may get in this step (long-prefill threshold)."""

@@ -6,6 +6,7 @@ answers that end by a token nobody could foresee, costs with kinks.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvsim.policies.allocators import ContiguousAllocator
+from kvsim.policies.eviction import EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
@@ -24,10 +27,13 @@ from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from kvsim.sim.cost import StepCost
     from kvsim.sim.recorder import Recorder
+    from kvsim.sim.stepper import Flight, Stepper
 
 
 class TwinScenario(NamedTuple):
@@ -55,6 +61,32 @@ def make_config(rnd: Random) -> SchedulerConfig:
         watermark=rnd.choice([0.0, 0.0, 0.05, 0.3]),
         scheduler_reserve_full_isl=rnd.random() < 0.7,
         async_scheduling=rnd.random() < 0.5,
+        batching=rnd.choice(["mixed-running-first"] * 3 + ["iteration-level"]),
+    )
+
+
+def make_reserved_config(rnd: Random) -> SchedulerConfig:
+    """The same with contiguous reservations, in pools that rarely hold two of the longest."""
+    config = make_config(rnd)
+    return replace(
+        config,
+        allocator="contiguous",
+        reservation=rnd.choice(["max", "pow2", "oracle"]),
+        placement=rnd.choice(["buddy", "first-fit", "best-fit"]),
+        block_size=1,
+        num_gpu_blocks=rnd.randint(2, rnd.choice([1, 2, 4, 10]) * config.max_model_len + 2),
+        enable_prefix_caching=False,
+        watermark=0.0,
+    )
+
+
+def make_radix_config(rnd: Random) -> SchedulerConfig:
+    """The same with a radix tree."""
+    return replace(
+        make_config(rnd),
+        enable_prefix_caching=True,
+        prefix="radix",
+        eviction=rnd.choice(sorted(EVICTION_KEYS)),
     )
 
 
@@ -131,9 +163,11 @@ def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
     )
 
 
-def make_scenario(rnd: Random) -> TwinScenario:
+def make_scenario(
+    rnd: Random, config_of: Callable[[Random], SchedulerConfig] = make_config
+) -> TwinScenario:
     """All inputs of one run; half of the answers end by a token nobody could foresee."""
-    config = make_config(rnd)
+    config = config_of(rnd)
     trace = make_trace(rnd, config)
     max_tokens = [
         rnd.choice([output, output, output + 1, output + 7, config.max_model_len])
@@ -143,7 +177,21 @@ def make_scenario(rnd: Random) -> TwinScenario:
     return TwinScenario(trace, config, cost, np.array(max_tokens, dtype=np.int64))
 
 
+def make_reserved_scenario(rnd: Random) -> TwinScenario:
+    """All inputs of one run with reservations."""
+    return make_scenario(rnd, make_reserved_config)
+
+
+def make_radix_scenario(rnd: Random) -> TwinScenario:
+    """All inputs of one run with a radix tree."""
+    scenario = make_scenario(rnd, make_radix_config)
+    priority = np.array([rnd.randrange(3) for _ in range(len(scenario.trace))])
+    return scenario._replace(trace=replace(scenario.trace, priority=priority))
+
+
 scenarios = st.randoms(use_true_random=False).map(make_scenario)
+reserved_scenarios = st.randoms(use_true_random=False).map(make_reserved_scenario)
+radix_scenarios = st.randoms(use_true_random=False).map(make_radix_scenario)
 
 
 _COLUMNS = (
@@ -199,10 +247,24 @@ def test_leaper_and_stepper_are_equal_in_every_integer(scenario: TwinScenario) -
     assert_twins(scenario)
 
 
+@given(reserved_scenarios)
+@settings(max_examples=max(200, settings().max_examples))
+def test_leaps_over_reservations_are_equal_in_every_integer(scenario: TwinScenario) -> None:
+    assert_twins(scenario)
+
+
+@given(radix_scenarios)
+@settings(max_examples=max(200, settings().max_examples))
+def test_leaps_over_a_radix_tree_are_equal_in_every_integer(scenario: TwinScenario) -> None:
+    assert_twins(scenario)
+
+
 @pytest.mark.parametrize("seed", range(0, 100, 5))
 def test_twins_on_fixed_seeds(seed: int) -> None:
     for one in range(seed, seed + 5):
         assert_twins(make_scenario(Random(one)))
+        assert_twins(make_reserved_scenario(Random(one)))
+        assert_twins(make_radix_scenario(Random(one)))
 
 
 @given(scenarios)
@@ -219,6 +281,38 @@ def test_unrolled_leaps_are_the_steppers_steps(scenario: TwinScenario) -> None:
                 assert ours[field] == value, field
 
 
+class Decisions:
+    """A stepper's listener: who is served and admitted by each call, and what is free then."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[object, ...]] = []
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        allocator = stepper.state.allocator
+        assert isinstance(allocator, ContiguousAllocator)
+        served = [
+            [item.sequence.name, item.num_tokens, item.past, "D" if item.decodes else "P"]
+            for item in flight.items
+        ]
+        admitted = [[a.sequence.name, 0, "new"] for a in flight.step.admitted]
+        self.rows.append((served, admitted, allocator.placement.num_free))
+
+    def applied(self, *_results: object) -> None:
+        pass
+
+
+@given(reserved_scenarios)
+@settings(max_examples=100)
+def test_unrolled_leaps_over_reservations_are_the_steppers_steps(scenario: TwinScenario) -> None:
+    trace, config, cost, max_tokens = scenario
+    leaps, steps = LeapLog(trace), Decisions()
+    run(trace, config, cost, max_tokens=max_tokens, leap_listener=leaps)
+    run(trace, config, cost, max_tokens=max_tokens, listener=steps)
+    calls = [record for record in leaps.records if "sched" in record]
+    fields = ("sched", "admitted", "free_after_schedule")
+    assert [tuple(record[field] for field in fields) for record in calls] == steps.rows
+
+
 def test_the_scenarios_are_tight() -> None:
     """Guard of the guards: preemptions, hits, duplicates and stop tokens do occur."""
     preemptions = hits = duplicates = unforeseen = 0
@@ -233,6 +327,20 @@ def test_the_scenarios_are_tight() -> None:
     assert hits > 1000
     assert duplicates > 10
     assert unforeseen > 500
+
+
+def test_the_reservations_are_tight() -> None:
+    """Guard of the guards: holes, round-up, unfilled slots, stuck requests and waits do occur."""
+    seen = dict.fromkeys(("hole", "padding", "never", "waiting"), 0)
+    stuck = 0
+    for seed in range(150):
+        trace, config, cost, max_tokens = make_reserved_scenario(Random(seed))
+        recorder = run(trace, config, cost, max_tokens=max_tokens).recorder
+        for name in seen:
+            seen[name] += sum(recorder.windows[name]) > 0
+        stuck += any("even when nothing" in reason for reason in recorder.refusals.values())
+    assert min(seen.values()) > 15, seen
+    assert stuck > 5
 
 
 def test_an_arrival_is_seen_between_steps_of_no_length() -> None:
