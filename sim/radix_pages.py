@@ -36,7 +36,9 @@ class RadixPages(SegmentCache):
         self.tree = RadixTree(config.block_size, order)
         self._page_size = config.block_size
         self._rank_of = rank_of
+        self._found = self.tree.root
         self._nodes: dict[Holding, Node] = {}
+        self._stretches: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def take(self, count: int) -> None:
         """Hand out pages: blank ones first, then whole nodes."""
@@ -51,22 +53,25 @@ class RadixPages(SegmentCache):
 
     def find(self, path: Path, max_blocks: int) -> Found:
         """Longest cached prefix of at most ``max_blocks`` pages; refreshes it."""
-        node, num_tokens = self.tree.match(self._run(path, max_blocks * self._page_size))
-        num_unlocked = self.tree.num_unlocked(node) // self._page_size
+        run = self._run(path, max_blocks * self._page_size)
+        self._found, num_tokens = self.tree.match(run)
+        num_unlocked = self.tree.num_unlocked(self._found) // self._page_size
         return Found(num_tokens // self._page_size, num_unlocked, [])
 
     def hold(self, holding: Holding, found: Found) -> None:
         """Lock what was just found."""
-        run = self._run(holding.path, found.num_blocks * self._page_size)
-        self._lock(holding, self.tree.match(run).node)
+        assert self._found.run.stop == found.num_blocks * self._page_size, "the hit is stale"
+        self.tree.lock(self._found)
+        self._nodes[holding] = self._found
         holding.published = found.num_blocks
+        self._count()
 
     def publish_run(self, holding: Holding, num_tokens: int, *, num_hits: int) -> None:
         """Enter the first tokens into the tree; the lock moves to their end."""
-        run = self._insert(holding, num_tokens, num_hits)
-        node = self.tree.match(run).node
-        self.tree.unlock(self._nodes[holding])
-        self._lock(holding, node)
+        node = self._insert(holding, num_tokens, num_hits)
+        self.tree.lock(node, self._nodes[holding])
+        self._nodes[holding] = node
+        self._count()
 
     def let_go(self, holding: Holding) -> None:
         """Unlock the path of a preempted request: :meth:`release` then publishes nothing."""
@@ -78,27 +83,29 @@ class RadixPages(SegmentCache):
         if holding in self._nodes:
             self._insert(holding, published * self._page_size, 1)
             self.let_go(holding)
+            del self._stretches[holding.path[-1][0]]
         self.num_blank += num_blocks - holding.published
         holding.published = 0
 
     def _run(self, path: Path, num_tokens: int) -> TokenRun:
-        names, ends = zip(*path, strict=True)
-        return TokenRun(names, tuple(end * self._page_size for end in ends), 0, num_tokens)
+        own = path[-1][0]
+        stretches = self._stretches.get(own)
+        if stretches is None:
+            names, ends = zip(*path, strict=True)
+            stretches = names, tuple(end * self._page_size for end in ends)
+            self._stretches[own] = stretches
+        return TokenRun(*stretches, 0, num_tokens)
 
-    def _insert(self, holding: Holding, num_tokens: int, num_hits: int) -> TokenRun:
-        """Enter tokens; those that the tree had already come back."""
+    def _insert(self, holding: Holding, num_tokens: int, num_hits: int) -> Node:
+        """Enter tokens; those that the tree had already come back. Returns where they end."""
         run = self._run(holding.path, num_tokens)
-        index = -1 - holding.path[-1][0]
-        num_there = self.tree.insert(run, self._rank_of(index), num_hits=num_hits)
+        rank = self._rank_of(-1 - holding.path[-1][0])
+        top = self._nodes[holding]
+        node, num_there = self.tree.insert_below(top, run, rank, num_hits=num_hits)
         self.num_blank += num_there // self._page_size - holding.published
         holding.published = num_tokens // self._page_size
         self._count()
-        return run
-
-    def _lock(self, holding: Holding, node: Node) -> None:
-        self.tree.lock(node)
-        self._nodes[holding] = node
-        self._count()
+        return node
 
     def _count(self) -> None:
         self.num_cached = self.tree.num_evictable // self._page_size

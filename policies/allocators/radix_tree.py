@@ -102,11 +102,24 @@ class RadixTree:
         """Enter the whole pages of ``run``; return how many leading tokens were there already.
 
         The tree keeps its own copy of those: the caller's are duplicates, to be given up. Refreshes
-        the path as :meth:`match` does and counts ``num_hits`` at each node of it. O(stretches).
+        the path as :meth:`match` does and counts ``num_hits`` at each node of it. O(stretches of
+        the run).
+        """
+        return self.insert_below(self.root, run, priority, num_hits=num_hits).num_tokens
+
+    def insert_below(self, top: Node, run: TokenRun, priority: int, *, num_hits: int) -> Match:
+        """As :meth:`insert`, for a run that is known to go through the node ``top``.
+
+        Returns where it ends, and how many leading tokens were there already. O(depth of ``top`` +
+        stretches below it).
         """
         self._now += 1
         now = self._now
-        node, rest = self.root, self._cut(run)
+        for step in self._path_up(top):
+            step.last_access = now
+            step.num_hits += num_hits
+            step.priority = max(step.priority, priority)
+        node, rest = top, self._cut(run).after(top.run.stop)
         while (child := self._child(node, rest)) is not None:
             child.last_access = now
             shared = self._num_shared(child, rest)
@@ -120,20 +133,25 @@ class RadixTree:
         if len(rest):
             node = self._append(node, rest, priority, num_hits)
         self._consider(node)
-        return num_there
+        return Match(node, num_there)
 
     def num_unlocked(self, node: Node) -> int:
         """Tokens from the root to a node's end that locking it would protect; O(depth)."""
         return sum(len(step.run) for step in self._path_up(node) if not step.num_locks)
 
-    def lock(self, node: Node) -> None:
-        """Protect a node and all above it; O(depth)."""
+    def lock(self, node: Node, top: Node | None = None) -> None:
+        """Protect a node and all above it; O(depth).
+
+        ``top``: a node above it that the same user has locked, where the path is left.
+        """
         for step in self._path_up(node):
+            if step is top:
+                break
             if not step.num_locks:
                 self.num_evictable -= len(step.run)
                 self.num_protected += len(step.run)
+                self._order.discard(step)
             step.num_locks += 1
-            self._consider(step)
 
     def unlock(self, node: Node) -> None:
         """Undo one :meth:`lock`; O(depth)."""
@@ -143,7 +161,7 @@ class RadixTree:
             if not step.num_locks:
                 self.num_evictable += len(step.run)
                 self.num_protected -= len(step.run)
-            self._consider(step)
+                self._consider(step)
 
     def evict(self, num_tokens: int) -> list[int]:
         """Drop unlocked leaves until that many tokens are gone, or none is left.

@@ -149,6 +149,18 @@ class TreeAgainstDict(RuleBasedStateMachine):
         key = self.key(ids, less)
         assert self.tree.insert(key, priority) == self.twin.insert(self.spell(key), priority)
 
+    @rule(ids=KEYS, less=st.integers(0, 2), priority=st.integers(0, 2), data=st.data())
+    def insert_below(self, ids: Tokens, less: int, priority: int, data: st.DataObject) -> None:
+        """From a node on its way on, as from the root."""
+        key = self.key(ids, less)
+        tokens = self.spell(key)
+        cut = tokens[: len(tokens) - len(tokens) % self.twin.page_size]
+        ends = {self.spell(node.run): node for node in self.tree.nodes()} | {(): self.tree.root}
+        top = data.draw(st.sampled_from(sorted(end for end in ends if cut[: len(end)] == end)))
+        node, num_there = self.tree.insert_below(ends[top], key, priority, num_hits=1)
+        assert num_there == self.twin.insert(tokens, priority)
+        assert self.spell(node.run) == cut
+
     @precondition(lambda self: self.twin.ends)
     @rule(data=st.data())
     def lock(self, data: st.DataObject) -> None:

@@ -21,12 +21,13 @@ ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
         ({}, ONE, "leaper", "FCFS, one full-attention group"),
         ({"policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
         ({}, replace(ONE, timeout_ns=np.array([9])), "stepper", "requests with a timeout"),
-        ({"prefix": "radix"}, ONE, "stepper", "a radix tree, which every look-up refreshes"),
+        ({"prefix": "radix"}, ONE, "leaper", "FCFS, one full-attention group"),
+        ({"prefix": "radix", "policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
         (
-            {"allocator": "contiguous", "block_size": 1},
+            {"allocator": "contiguous", "block_size": 1, "batching": "iteration-level"},
             ONE,
-            "stepper",
-            "contiguous reservations are stepped through",
+            "leaper",
+            "FCFS, one full-attention group",
         ),
     ],
 )
