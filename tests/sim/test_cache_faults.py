@@ -60,7 +60,7 @@ FAULTS = {
     ),
     "an insertion does not refresh": fault(
         "mixed_p1",
-        (RadixTree, "insert", "child.last_access = now", "pass"),
+        (RadixTree, "insert_below", "child.last_access = now", "pass"),
     ),
     "split half not refreshed by a match": fault(
         "tree_p1",
@@ -68,7 +68,7 @@ FAULTS = {
     ),
     "split half not refreshed by an insertion": fault(
         "mixed_p1",
-        (RadixTree, "insert", TOUCH, TOUCH_IF_WHOLE),
+        (RadixTree, "insert_below", TOUCH, TOUCH_IF_WHOLE),
     ),
     "tokens evicted, not nodes": fault("lru_p1", (RadixTree, "evict", ROOT, PART_OF_A_NODE)),
     "everything needed is evicted, not what lacks": fault(
@@ -149,7 +149,7 @@ FAULTS = {
     ),
     "an insertion counts no hit on its way": fault(
         "multiturn_tight_p16_slru",
-        (RadixTree, "insert", "node.num_hits += num_hits", "pass"),
+        (RadixTree, "insert_below", "node.num_hits += num_hits", "pass"),
     ),
     "a lookup counts as a hit": fault(
         "multiturn_tight_p16_lfu",

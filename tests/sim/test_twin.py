@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvsim.policies.allocators import ContiguousAllocator
+from kvsim.policies.allocators import ContiguousAllocator, RadixAllocator
 from kvsim.policies.eviction import EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
@@ -341,6 +341,65 @@ def test_the_reservations_are_tight() -> None:
         stuck += any("even when nothing" in reason for reason in recorder.refusals.values())
     assert min(seen.values()) > 15, seen
     assert stuck > 5
+
+
+class TreeDecisions:
+    """A stepper's listener: who enters and leaves in each call, pages free and lost."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[object, ...]] = []
+        self._num_evicted = 0
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        allocator = stepper.state.allocator
+        assert isinstance(allocator, RadixAllocator)
+        usage = allocator.usage(stepper.state.running)
+        evicted, self._num_evicted = (
+            allocator.num_evicted - self._num_evicted,
+            allocator.num_evicted,
+        )
+        self.rows.append(
+            (
+                [
+                    [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
+                    for a in flight.step.admitted
+                ],
+                [[p.sequence.name, p.lost_tokens] for p in flight.step.preempted],
+                (usage.blank + usage.cached) // allocator.page_size,
+                evicted,
+            )
+        )
+
+    def applied(self, *_results: object) -> None:
+        pass
+
+
+@given(radix_scenarios)
+@settings(max_examples=100)
+def test_unrolled_leaps_over_a_tree_are_the_steppers_steps(scenario: TwinScenario) -> None:
+    trace, config, cost, max_tokens = scenario
+    leaps, steps = LeapLog(trace), TreeDecisions()
+    run(trace, config, cost, max_tokens=max_tokens, leap_listener=leaps)
+    run(trace, config, cost, max_tokens=max_tokens, listener=steps)
+    calls = [record for record in leaps.records if "sched" in record]
+    fields = ("admitted", "preempted", "free_after_schedule", "evicted")
+    assert [tuple(record[field] for field in fields) for record in calls] == steps.rows
+
+
+def test_the_trees_are_tight() -> None:
+    """Guard of the guards: evictions, preemptions and hits do occur, under every order."""
+    seen = {name: [0, 0, 0] for name in EVICTION_KEYS}
+    for seed in range(300):
+        trace, config, cost, max_tokens = make_radix_scenario(Random(seed))
+        recorder = run(trace, config, cost, max_tokens=max_tokens).recorder
+        counts = seen[config.eviction]
+        counts[0] += recorder.num_evicted_blocks
+        counts[1] += recorder.num_preemptions
+        counts[2] += sum(recorder.hit_tokens)
+    for evicted, preemptions, hits in seen.values():
+        assert evicted > 500
+        assert preemptions > 2
+        assert hits > 200
 
 
 def test_an_arrival_is_seen_between_steps_of_no_length() -> None:
