@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.cli.table import WIDTH, number, seconds, wrapped
+from kvsim.sim.comparison_reference import differences_to_lru, is_reference
 from kvsim.sim.memory_shares import STATES
 
 if TYPE_CHECKING:
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 _LABEL: Final = 20
 _CELL: Final = 12
+_TOLD: Final = {
+    "hit_percent": ("hit rate", " points"),
+    "ttft_s_p50": ("TTFT p50", "s"),
+    "ttft_s_p99": ("TTFT p99", "s"),
+    "steady_requests_per_s": ("steady rate", " requests/s"),
+    "goodput_requests_per_s": ("goodput", " requests/s"),
+}
 _BETTER_STATES: Final = {"token": max, "reserved": min, "internal": min, "external": min}
 
 
@@ -30,7 +38,8 @@ class _Line(NamedTuple):
 def comparison_lines(comparison: Comparison) -> list[str]:
     """Lines of the table."""
     rows = comparison.rows
-    lines = [(line.label, _cells(line)) for line in _table(rows)]
+    rivals = [not is_reference(row) for row in rows]
+    lines = [(line.label, _cells(line, rivals)) for line in _table(rows)]
     headings = [_heading(row.name) for row in rows]
     width = max(_CELL, *(len(part) + 1 for heading in headings for part in heading))
     width = min(width, WIDTH - _LABEL)
@@ -47,7 +56,9 @@ def comparison_lines(comparison: Comparison) -> list[str]:
             text.append(f"{label:<{_LABEL}}{shown}".rstrip())
     text += [""]
     for row in rows:
-        text += wrapped(_short(row.name), row.verdict["text"])
+        text += wrapped(_label(row.name), row.verdict["text"])
+    for difference in differences_to_lru(rows):
+        text += wrapped(_label(difference["name"]), _difference(difference))
     for note in dict.fromkeys(note for row in rows for note in row.notes):
         text += wrapped("note", note)
     return text
@@ -71,6 +82,11 @@ def _heading(name: str) -> list[str]:
 
 def _short(name: str) -> str:
     return " ".join(_heading(name))
+
+
+def _label(name: str) -> str:
+    """Name of a scenario before a sentence, with a space behind it."""
+    return _cut(_short(name), _LABEL + 3)
 
 
 def _cut(text: str, width: int) -> str:
@@ -113,15 +129,29 @@ def _states(rows: Sequence[Row], window: str, better: dict[str, Any]) -> list[_L
     return lines
 
 
+def _difference(difference: dict[str, Any]) -> str:
+    """Signed differences to LRU in words; those that are undefined are left out."""
+    told = []
+    for name, (label, unit) in _TOLD.items():
+        value = difference["metrics"][name]
+        if value is not None:
+            amount = seconds(abs(value)) if unit == "s" else number(abs(value)) + unit
+            told.append(f"{label} {'-' if value < 0 else '+'}{amount}")
+    against = f"against {_short(difference['against'])}, which does not read the future"
+    return f"{', '.join(told)} {against}; a difference, no bound"
+
+
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.2f} %"
 
 
-def _cells(line: _Line) -> list[str]:
-    """Shown values, the best ones with a star; none where all are shown alike."""
+def _cells(line: _Line, rivals: Sequence[bool]) -> list[str]:
+    """Shown values, the best of the rivals with a star; none where all are shown alike."""
     shown = [line.show(value) for value in line.values]
-    known = [value for value in line.values if value is not None]
-    if line.best is None or len({*shown} - {"-"}) < 2:
+    pairs = list(zip(line.values, rivals, strict=False))
+    known = [value for value, rival in pairs if rival and value is not None]
+    if line.best is None or len({line.show(value) for value in known}) < 2:
         return [f"{text} " for text in shown]
     best = line.show(line.best(known))
-    return [f"{text}*" if text == best else f"{text} " for text in shown]
+    starred = zip(shown, rivals, strict=True)
+    return [f"{text}*" if rival and text == best else f"{text} " for text, rival in starred]

@@ -30,6 +30,11 @@ class SchedulerConfig:
     allocator: str = "paged"
     reservation: str = "max"
     placement: str = "buddy"
+    eviction: str = "lru"
+    eviction_capacity: float | None = None
+    """Most unreferenced blocks that stay cached; ``None``: what the pool has room for, ``inf``:
+    evicted content stays findable (``BlockPool``).
+    """
     batching: str = "mixed-running-first"
 
     block_size: int = 16
@@ -40,8 +45,6 @@ class SchedulerConfig:
     enable_prefix_caching: bool = True
     prefix: Literal["hash", "radix"] = "hash"
     """Index of cached prefixes."""
-    eviction: str = "lru"
-    """Which unreferenced cached block or node goes first."""
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     policy: str = "fcfs"

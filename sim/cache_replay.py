@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.policies.allocators.radix import RadixAllocator
+from kvsim.policies.context import PolicyContext
 from kvsim.sim.cache_log import TOTALS, cache_config
 from kvsim.sim.difference import Difference, differing
 from kvsim.sim.requests import Requests
@@ -52,7 +53,7 @@ class CacheReplay:
 
     def __init__(self, trace: Trace, options: Mapping[str, Any]) -> None:
         config = cache_config(options)
-        self.allocator = RadixAllocator(config)
+        self.allocator = RadixAllocator(PolicyContext(config))
         self.totals = dict.fromkeys(TOTALS, 0)
         self._requests = Requests(trace, config, trace.output_tokens)
         self._rows = {trace.request_id(row): row for row in range(len(trace))}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import active_children, get_context
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_row import Row, row_of
 from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.engine_setup import set_up
@@ -59,6 +60,7 @@ class Comparison:
             "schema": SCHEMA,
             "trace": {"name": self.trace, "sha256": self.sha256, "requests": self.num_requests},
             "rows": [row.to_json() for row in self.rows],
+            "differences_to_lru": differences_to_lru(self.rows),
         }
 
 

@@ -172,6 +172,7 @@ def run(
     *,
     max_tokens: NDArray[np.int64],
     step: bool = False,
+    seed: int = 0,
     audit: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
     listener: ScheduleListener | None = None,
@@ -188,6 +189,8 @@ def run(
     ----------
     max_tokens : int64, shape (n,)
         What the engine is told each request may generate (see ``assume_max_tokens``).
+    seed : int
+        Source of randomness for policies that draw.
     on_progress : callable, optional
         Called after each boundary with (requests ended, requests in all).
     listener, leap_listener
@@ -204,10 +207,12 @@ def run(
     engine: Stepper | Leaper
     if step or listener is not None or not able:
         reason = "asked for" if step or listener is not None else reason
-        engine = Stepper(config, cost, requests, recorder, audit=audit, listener=listener)
+        engine = Stepper(
+            config, cost, requests, recorder, seed=seed, audit=audit, listener=listener
+        )
     else:
         engine = leaper_of(config)(
-            config, cost, requests, recorder, audit=audit, listener=leap_listener
+            config, cost, requests, recorder, seed=seed, audit=audit, listener=leap_listener
         )
     on_boundary = None
     if on_progress is not None:

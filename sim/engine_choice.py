@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
 from kvsim.sim.leap_radix import RadixLeaper
 from kvsim.sim.leap_reserved import ReservedLeaper
 from kvsim.sim.leaper import Leaper, leapable
@@ -28,7 +30,21 @@ def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
         return False, f"allocator {config.allocator} is stepped through"
     if config.allocator == "contiguous" and config.reservation not in RESERVATIONS.builtins:
         return False, f"reservation {config.reservation} is stepped through"
+    if config.enable_prefix_caching and (why := _looks_at_steps(config)) is not None:
+        return False, why
     able, reason = leapable(config)
     if able and requests.timeout_ps is not None:
         return False, "requests with a timeout"
     return able, reason
+
+
+def _looks_at_steps(config: SchedulerConfig) -> str | None:
+    """Why evictions depend on more than what a leap tells of, or ``None``."""
+    order = config.eviction
+    if config.prefix == "radix" and order not in EVICTION_KEYS:
+        return f"eviction order {order} over a radix tree is stepped through"
+    if config.prefix == "hash" and order not in AT_ADMISSIONS:
+        return f"eviction order {order} may look at when a block came in"
+    if config.eviction_capacity == math.inf:
+        return "eviction.capacity = inf is stepped through"
+    return None

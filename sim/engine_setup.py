@@ -6,10 +6,12 @@ the entry point, the block size and asynchronous scheduling follow the platform.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.eviction import uses_oracle
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import build_cost
 from kvsim.sim.hardware import load_hardware, server_defaults
@@ -213,6 +215,16 @@ def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, 
         notes.append(
             f"uses oracle knowledge: allocator.reservation = {config.reservation!r} knows the true "
             "length of every answer"
+        )
+    if config.enable_prefix_caching and uses_oracle(config.eviction):
+        notes.append(
+            f"reads the future: eviction.policy = {config.eviction!r} knows the requests to come, "
+            "in the order of the trace; in an engine it is one more policy, not a bound"
+        )
+    if config.enable_prefix_caching and config.eviction_capacity == math.inf:
+        notes.append(
+            "eviction.capacity = inf: what the pool evicts comes back at no cost; a ceiling, not "
+            "an engine that can be built"
         )
     usable_tokens = config.usable_blocks * config.block_size
     if len(config.kv_groups) == 1 and usable_tokens < config.max_model_len:

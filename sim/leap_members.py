@@ -185,13 +185,12 @@ class LeapMembers(LeapState):
                 users[segment] -= 1
 
     def _start_growing(self, member: Member) -> None:
-        holding, segments = member.holding, self._cache.segments
+        holding = member.holding
         for segment, leaves in holding.path[holding.place : -1]:
             if leaves <= holding.published:
                 continue
             self._growers.setdefault(segment, set()).add(member)
-            present = segments.get(segment)
-            if self._users[segment] > 1 or (present and present[-1].high > holding.published):
+            if self._users[segment] > 1 or self._cache.end_of(segment) > holding.published:
                 self._contest(member)
 
     def _stop_growing(self, member: Member) -> None:

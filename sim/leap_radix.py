@@ -32,8 +32,8 @@ class RadixLeaper(Leaper):
 
     __slots__ = ("_chunks", "_due", "_in_flight", "_pages")
 
-    def _read_rules(self, config: SchedulerConfig) -> None:
-        super()._read_rules(config)
+    def _read_rules(self, config: SchedulerConfig, seed: int) -> None:
+        super()._read_rules(config, seed)
         self._watched = False
         self._pages = RadixPages(config, lambda index: -self._requests.priority(index))
         self._cache = self._pages

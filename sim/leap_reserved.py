@@ -29,8 +29,8 @@ class ReservedLeaper(Leaper):
 
     __slots__ = ("_allocator", "_hole", "_refused", "_sequences")
 
-    def _read_rules(self, config: SchedulerConfig) -> None:
-        super()._read_rules(config)
+    def _read_rules(self, config: SchedulerConfig, seed: int) -> None:
+        super()._read_rules(config, seed)
         self.caching = self._watched = False
         allocator = make_allocator(PolicyContext(config, truth=self._requests))
         assert isinstance(allocator, ContiguousAllocator), "reservations are contiguous"

@@ -12,6 +12,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.batching import IterationLevel, MixedRunningFirst
+from kvsim.policies.context import PolicyContext
+from kvsim.policies.eviction import make_order
+from kvsim.sim.block_cache import BlockCache
 from kvsim.sim.leap import (
     blocks_taken,
     steps_ps,
@@ -20,11 +23,14 @@ from kvsim.sim.leap import (
     weighted_blocks,
     weighted_steps,
 )
+from kvsim.sim.next_use import NextUse
 from kvsim.sim.segment_cache import Holding, SegmentCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.eviction import EvictionOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.leap_listener import LeapListener
@@ -147,6 +153,7 @@ class LeapState:
         requests: Requests,
         recorder: Recorder,
         *,
+        seed: int = 0,
         audit: bool = False,
         listener: LeapListener | None = None,
     ) -> None:
@@ -157,7 +164,7 @@ class LeapState:
         self._num_evicted_told = 0
         self._cost = cost
         self._requests = requests
-        self._read_rules(config)
+        self._read_rules(config, seed)
         self._waiting: deque[int] = deque()
         self._members: dict[int, Member] = {}  # those that have been the queue's head
         self._running: dict[int, Member] = {}  # in order of admission
@@ -194,7 +201,17 @@ class LeapState:
         self._num_contested = 0
         self._newly_contested: list[Member] = []
 
-    def _read_rules(self, config: SchedulerConfig) -> None:
+    def _make_cache(self, config: SchedulerConfig, seed: int) -> SegmentCache | BlockCache:
+        """Run-length for LRU, as that is exact; else block by block."""
+        start, capacity = self._paths.start, config.eviction_capacity
+        if not config.enable_prefix_caching or (config.eviction == "lru" and capacity is None):
+            return SegmentCache(self._num_blocks, start)
+        requests = self._requests
+        context = PolicyContext(config, seed=seed, truth=requests, future=NextUse(requests))
+        order: EvictionOrder[Block] = make_order(config.eviction, context)
+        return BlockCache(self._num_blocks, config.block_size, start, order, capacity)
+
+    def _read_rules(self, config: SchedulerConfig, seed: int) -> None:
         self._block_size = config.block_size
         self._budget = TOKEN_BUDGETS[config.batching](config)
         self._seats = config.max_num_seqs
@@ -205,7 +222,7 @@ class LeapState:
         self._lag = 1 if config.async_scheduling else 0
         self._num_blocks = config.usable_blocks
         self._paths = self._requests.paths
-        self._cache = SegmentCache(self._num_blocks, self._paths.start)
+        self._cache = self._make_cache(config, seed)
         prefix = self._requests.trace.prefix
         self.caching = config.enable_prefix_caching
         self._watched = self.caching and prefix is not None and prefix.covers_output

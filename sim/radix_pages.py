@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.eviction import KeyedOrder, make_order
+from kvsim.policies.allocators.radix_tree import RadixTree
+from kvsim.policies.eviction import make_order
 from kvsim.policies.token_run import TokenRun
 from kvsim.sim.segment_cache import Found, SegmentCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvsim.policies.allocators.radix_tree import Node
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.segment_cache import Holding, Path
 
@@ -32,8 +33,7 @@ class RadixPages(SegmentCache):
 
     def __init__(self, config: SchedulerConfig, rank_of: Callable[[int], int]) -> None:
         super().__init__(config.usable_blocks, ())
-        order: KeyedOrder[Node] = make_order(config.eviction)
-        self.tree = RadixTree(config.block_size, order)
+        self.tree = RadixTree(config.block_size, make_order(config.eviction))
         self._page_size = config.block_size
         self._rank_of = rank_of
         self._found = self.tree.root

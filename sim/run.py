@@ -217,6 +217,7 @@ def simulate(
         setup.cost,
         max_tokens=told_max_tokens(trace, assume_max_tokens, setup.config.max_model_len),
         step=step,
+        seed=seed,
         audit=audit,
         on_progress=on_progress,
         follow_ons=loop,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.placement import make_placement
 from kvsim.policies.allocators.reservation import Max
+from kvsim.policies.eviction import needs_names
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
@@ -72,11 +73,16 @@ def _check_prefix(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
                 f"{_RADIX} keeps full attention in all layers; this model has windows or several "
                 "KV groups"
             )
-    elif order != "lru":
-        raise ValueError(
-            f"eviction.policy = {order!r} needs {_RADIX}: blocks found by hash go least recently "
-            "used first ('lru')"
-        )
+        if needs_names(order):
+            raise ValueError(
+                f"eviction.policy = {order!r} remembers blocks by name, which the nodes of "
+                f"{_RADIX} do not have"
+            )
+        if scenario.eviction.capacity is not None:
+            raise ValueError(
+                f"eviction.capacity (={scenario.eviction.capacity:g}) counts blocks found by hash: "
+                f"{_RADIX} keeps what the pool has room for"
+            )
 
 
 def keys_set_aside(scenario: Scenario) -> list[str]:
@@ -89,6 +95,10 @@ def keys_set_aside(scenario: Scenario) -> list[str]:
             )
         if scenario.engine.block_size is not None:
             notes.append(f"{_CONTIGUOUS} counts slots: engine.block_size is unused")
+    if not scenario.prefix_caching():
+        for name, default in (("policy", "lru"), ("capacity", None)):
+            if getattr(scenario.eviction, name) != default:
+                notes.append(f"nothing is cached: eviction.{name} is unused")
     return notes
 
 

@@ -6,6 +6,7 @@ loader adds the place. Rules travel in the dataclass fields of :mod:`kvsim.sim.s
 
 from __future__ import annotations
 
+import math
 from dataclasses import Field, dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
@@ -93,6 +94,21 @@ def policy(registry: Registry[object]) -> Rule:
 def whole(minimum: int, *, optional: bool = False) -> Rule:
     """Accept an integer of at least ``minimum``."""
     return _number(int, f"a whole number >= {minimum}", lambda x: x >= minimum, optional)
+
+
+def count_or_inf() -> Rule:
+    """Accept an optional whole number from 0 on, or ``inf``."""
+    number = whole(0)
+
+    def parse(value: object) -> object:
+        if value in ("inf", math.inf):
+            return math.inf
+        try:
+            return number.parse(value)
+        except ValueError:
+            raise ValueError("expected a whole number >= 0, or inf") from None
+
+    return Rule(parse, lambda value: "inf" if value == math.inf else value, optional=True)
 
 
 def fraction(*, above_zero: bool = False) -> Rule:

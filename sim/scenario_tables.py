@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
-from kvsim.policies.eviction import EVICTION_KEYS
+from kvsim.policies.eviction import EVICTION
 from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
     choice,
+    count_or_inf,
     duration,
     flag,
     fraction,
@@ -145,9 +146,15 @@ class Allocator:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``[eviction]``: which unreferenced cached block, or node of a radix tree, goes first."""
+    """``[eviction]``: which unreferenced cached block (or node of a radix tree) goes first.
 
-    policy: str = key("lru", choice(*EVICTION_KEYS, later="s3-fifo, sieve, gdsf, ..."))
+    ``capacity``: most unreferenced blocks that stay cached; ``"none"``: what the pool has room for;
+    ``inf``: evicted content stays findable without memory and comes back at no cost, the ceiling of
+    what a cache can give.
+    """
+
+    policy: str = key("lru", policy(EVICTION))
+    capacity: float | None = key(None, count_or_inf())
 
 
 @dataclass(frozen=True, slots=True)

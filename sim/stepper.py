@@ -27,6 +27,8 @@ from kvsim.policies.context import PolicyContext
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
+from kvsim.sim.next_use import NextUse
+from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep
@@ -90,13 +92,20 @@ class Stepper:
         requests: Requests,
         recorder: Recorder,
         *,
+        seed: int = 0,
         audit: bool = False,
         listener: ScheduleListener | None = None,
     ) -> None:
         self.config = config
         self.recorder = recorder
         self.num_audited = 0
-        context = PolicyContext(config, truth=requests)
+        context = PolicyContext(
+            config,
+            cost=StepWorkCost(cost, config),
+            seed=seed,
+            truth=requests,
+            future=NextUse(requests),
+        )
         self.state = SchedulerState(
             context,
             make_allocator(context),
@@ -178,9 +187,9 @@ class Stepper:
                 continue
             if item.stint == sequence.num_preemptions:
                 sequence.in_flight -= item.num_tokens
-                if not item.samples:
-                    self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
             if not item.samples:
+                if item.stint == sequence.num_preemptions:
+                    self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
                 continue
             if self._is_done(sequence):
                 dropped.append(sequence.index)

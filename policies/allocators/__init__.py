@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
@@ -9,6 +10,7 @@ from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.allocators.placement import make_placement
 from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.eviction import make_order
 from kvsim.policies.registry import Registry, build
 
 if TYPE_CHECKING:
@@ -19,8 +21,13 @@ if TYPE_CHECKING:
 
 
 def _paged(context: PolicyContext) -> Allocator:
-    index = RadixAllocator if context.config.prefix == "radix" else PagedAllocator
-    return index(context.config)
+    config = context.config
+    if config.prefix == "radix":
+        return RadixAllocator(context)
+    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
+    if own_queue or not config.enable_prefix_caching:
+        return PagedAllocator(config)
+    return PagedAllocator(config, make_order(config.eviction, context))
 
 
 def _contiguous(context: PolicyContext) -> Allocator:

@@ -25,7 +25,7 @@ from kvsim.policies.allocators.radix_cache import Admission, Lease, RadixCache
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.policies.context import PolicyContext
     from kvsim.policies.sequence import Sequence
 
 
@@ -46,11 +46,11 @@ class RadixAllocator:
 
     uses_oracle = False
 
-    def __init__(self, config: SchedulerConfig) -> None:
+    def __init__(self, context: PolicyContext) -> None:
+        config = context.config
         self.page_size = config.block_size
-        self.cache = RadixCache(
-            config.usable_blocks * config.block_size, config.block_size, config.eviction
-        )
+        pool_tokens = config.usable_blocks * config.block_size
+        self.cache = RadixCache(pool_tokens, config.block_size, config.eviction, context)
         self._holdings: dict[int, Holding] = {}
         self._watermark_tokens = int(config.watermark * config.num_gpu_blocks) * config.block_size
         self._reserve = config.scheduler_reserve_full_isl
@@ -98,7 +98,9 @@ class RadixAllocator:
         Requests that are served sooner (a smaller ``priority``) leave what is kept longer.
         """
         prompt = sequence.run(sequence.known)
-        admission = self.cache.start(prompt, num_tokens, -sequence.priority)
+        admission = self.cache.start(
+            prompt, num_tokens, -sequence.priority, counts=not sequence.num_preemptions
+        )
         if admission.lease is not None:
             self._holdings[sequence.index] = Holding(
                 admission.lease, sequence.known, admission.hit_tokens

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.eviction import KeyedOrder, make_order
+from kvsim.policies.eviction import make_order
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.radix_tree import Match
+    from kvsim.policies.context import PolicyContext
     from kvsim.policies.token_run import TokenRun
 
 
@@ -60,12 +61,13 @@ class RadixCache:
         The policy is unknown, or the pool holds no whole page.
     """
 
-    def __init__(self, pool_tokens: int, page_size: int, policy: str) -> None:
+    def __init__(
+        self, pool_tokens: int, page_size: int, policy: str, context: PolicyContext | None = None
+    ) -> None:
         if not 1 <= page_size <= pool_tokens or pool_tokens % page_size:
             msg = f"pool_tokens is {pool_tokens}; allowed are multiples of page_size {page_size}"
             raise ValueError(msg)
-        order: KeyedOrder[Node] = make_order(policy)
-        self.tree = RadixTree(page_size, order)
+        self.tree = RadixTree(page_size, make_order(policy, context))
         self.pool_tokens = pool_tokens
         self.num_free = pool_tokens
         self.num_evicted = 0
@@ -87,11 +89,13 @@ class RadixCache:
         """Tokens that a request which starts at ``node`` could take; O(depth)."""
         return self.num_free + self.tree.num_evictable - self.tree.num_unlocked(node)
 
-    def start(self, prompt: TokenRun, num_tokens: int, priority: int = 0) -> Admission:
+    def start(
+        self, prompt: TokenRun, num_tokens: int, priority: int = 0, *, counts: bool = True
+    ) -> Admission:
         """Hold room for ``num_tokens`` (rounded up to pages) of a request with this prompt.
 
         Evicts the tokens that lack; the hit is locked before, and stays refreshed if there is no
-        room.
+        room. With ``counts`` an admission is an access of what it hits.
         """
         node, hit = self.find(prompt)
         needed = self.rounded(num_tokens) - hit
@@ -101,6 +105,8 @@ class RadixCache:
             self.tree.unlock(node)
             return Admission(hit, needed, evicted, None)
         self.num_free -= needed
+        if counts:
+            self.tree.access(node)
         lease = Lease(node, hit, needed, priority)
         self._leases.add(lease)
         return Admission(hit, needed, evicted, lease)

@@ -152,3 +152,20 @@ def test_block_sizes_are_not_swept_below_what_the_ids_tell(
     assert "its ids name 512 tokens" in capsys.readouterr().err.splitlines()[-1]
     assert main([*sweep, "engine.block_size=512,1024"]) == 0
     assert main([*sweep, "engine.max_num_seqs=4,8"]) == 0, "one size is a stated lower bound"
+
+
+def test_what_no_engine_could_be_gets_no_star(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", *FEW, "--limit", "150", "--rate-scale", "30"]
+    policies = "eviction.policy=lru,mru,furthest-next-use"
+    assert main([*command, "--vary", policies]) == 0
+    out = capsys.readouterr().out
+    hits = [line for line in out.splitlines() if line.startswith("hit rate,")]
+    assert "".join(hits).count("*") == 1
+    assert not hits[-1].endswith("*")
+    assert "hit rate +" in out
+    assert "a difference, no bound" in " ".join(out.split())
+    assert main([*command, "--vary", "eviction.capacity=none,inf"]) == 0
+    (line,) = [li for li in capsys.readouterr().out.splitlines() if li.startswith("hit rate,")]
+    assert "*" not in line
+    lru, ceiling = (float(text) for text in line.split()[-2:])
+    assert ceiling > lru

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 
 from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
+from kvsim.policies.context import PolicyContext
 from kvsim.policies.eviction import EVICTION_KEYS, make_order
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
@@ -34,6 +35,8 @@ class Facts:
     num_hits: int
     priority: int = 0
     num_locks: int = 0
+    num_tokens: int = 0
+    past: int = 0
 
 
 class NaiveTree:
@@ -104,6 +107,8 @@ class NaiveTree:
             ]
             if not leaves:
                 break
+            for end in leaves:
+                self.ends[end].past = len(self.above(end))
             victim = min(leaves, key=lambda end: self.key(self.ends[end]))
             sizes.append(self.size(victim))
             del self.ends[victim]
@@ -276,11 +281,10 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
         policy=st.sampled_from(sorted(EVICTION_KEYS)),
     )
     def start(self, page_size: int, num_pages: int, policy: str) -> None:
-        self.allocator = RadixAllocator(
-            SchedulerConfig(
-                prefix="radix", block_size=page_size, num_gpu_blocks=num_pages, eviction=policy
-            )
+        config = SchedulerConfig(
+            prefix="radix", block_size=page_size, num_gpu_blocks=num_pages, eviction=policy
         )
+        self.allocator = RadixAllocator(PolicyContext(config))
         self.twin = NaiveAllocator(page_size, num_pages, policy)
         self.running: list[Sequence] = []
         self.prefill: dict[int, int] = {}

@@ -11,6 +11,7 @@ import pytest
 from kvsim.sim import comparison
 from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
 from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.comparison_reference import differences_to_lru, is_reference
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES
 from kvsim.traces import bundled_path, read_trace
@@ -154,3 +155,20 @@ def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=5)
     with pytest.raises(OSError, match="a process that simulated was killed"):
         compare(trace, scenarios("paged,prefix"), jobs=2)
+
+
+def test_what_reads_the_future_is_told_as_a_difference_to_lru() -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=150)
+    vary = "eviction.policy=lru,fifo,furthest-next-use"
+    rows = compare(trace, scenarios("prefix", vary), jobs=1, **OPTIONS)
+    lru, fifo, future = rows.rows
+    (told,) = rows.to_json()["differences_to_lru"]  # type: ignore[misc, attr-defined]
+    assert (told["name"], told["against"]) == (future.name, lru.name)
+    gained = future.metrics["hit_percent"] - lru.metrics["hit_percent"]
+    assert told["metrics"]["hit_percent"] == gained > 0
+    assert told["metrics"]["ttft_s_p50"] == (
+        future.metrics["ttft_s_p50"] - lru.metrics["ttft_s_p50"]
+    )
+    assert told["metrics"]["goodput_requests_per_s"] is None, "no limits, no goodput"
+    assert [is_reference(row) for row in (lru, fifo, future)] == [False, False, True]
+    assert differences_to_lru([fifo, future]) == [], "nothing to compare with"

@@ -138,8 +138,12 @@ def test_a_scenario_in_pages_of_one_token_unless_given() -> None:
         ({"engine.kv_groups": ["full", 64]}, "'radix' keeps full attention in all layers"),
         ({"engine.kv_groups": [64]}, "'radix' keeps full attention in all layers"),
         (
-            {"allocator.prefix": "hash", "eviction.policy": "fifo"},
-            "eviction.policy = 'fifo' needs allocator.prefix = 'radix'",
+            {"eviction.policy": "s3-fifo"},
+            "eviction.policy = 's3-fifo' remembers blocks by name, which the nodes of allocator",
+        ),
+        (
+            {"eviction.capacity": 100},
+            r"eviction.capacity .=100. counts blocks found by hash: allocator.prefix = 'radix'",
         ),
     ],
 )
@@ -155,7 +159,9 @@ def test_a_run_says_that_the_cache_is_verified_and_the_scheduler_is_not() -> Non
     trace = make_trace((0, 8, 3, "abcdef"))
     done = simulate(trace, Scenario.load().with_values(RADIX | SMALL))
     assert done.engine.engine == "leaper"
-    assert done.summary["scenario"]["verified"] == (
+    told = done.summary["scenario"]
+    assert isinstance(told, dict)
+    assert told["verified"] == (
         "cache verified against recorded logs of SGLang 0.5.23, scheduler not: it is that of "
         f"{load_preset(DEFAULT_PRESET).engine}"
     )

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import ContiguousAllocator, RadixAllocator
-from kvsim.policies.eviction import EVICTION_KEYS
+from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
@@ -62,6 +62,7 @@ def make_config(rnd: Random) -> SchedulerConfig:
         scheduler_reserve_full_isl=rnd.random() < 0.7,
         async_scheduling=rnd.random() < 0.5,
         batching=rnd.choice(["mixed-running-first"] * 3 + ["iteration-level"]),
+        **make_eviction(rnd),
     )
 
 
@@ -87,7 +88,18 @@ def make_radix_config(rnd: Random) -> SchedulerConfig:
         enable_prefix_caching=True,
         prefix="radix",
         eviction=rnd.choice(sorted(EVICTION_KEYS)),
+        eviction_capacity=None,
     )
+
+
+def make_eviction(rnd: Random) -> dict[str, Any]:
+    """Half of the time one of the other orders that can be leapt, or a cap on the cache."""
+    if rnd.random() < 0.5:
+        return {}
+    return {
+        "eviction": rnd.choice(sorted(AT_ADMISSIONS)),
+        "eviction_capacity": rnd.choice([None, None, 0, 2, 7]),
+    }
 
 
 def make_ids(rnd: Random, lengths: list[int]) -> list[list[int]]:
