@@ -178,9 +178,9 @@ class Stepper:
                 continue
             if item.stint == sequence.num_preemptions:
                 sequence.in_flight -= item.num_tokens
-                if not item.samples:
-                    self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
             if not item.samples:
+                if item.stint == sequence.num_preemptions:
+                    self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
                 continue
             if self._is_done(sequence):
                 dropped.append(sequence.index)
