@@ -1,1 +1,1 @@
-"""What a GPU does: the kernels of one serving step (a later issue fills this folder)."""
+"""What a GPU does: the pieces of one serving step, each with a plain reference."""

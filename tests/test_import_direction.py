@@ -25,7 +25,7 @@ MAY_IMPORT = {
 }
 LIGHT_FOLDERS = {"traces", "policies", "sim", "cli"}
 HEAVY = {"pandas", "scipy", "plotly", "torch", "triton", "pyarrow", "numba", "dask", "distributed"}
-GPU = {"torch", "triton"}
+GPU = {"torch", "triton", "flashinfer"}
 KERNELS_MAY_IMPORT = GPU | {"numpy", "scipy"}
 WITHOUT_SIMPY = {"sim/stepper.py", "sim/leaper.py"}
 

@@ -1,0 +1,150 @@
+"""A tiny transformer with random weights that serves a real batch from a real paged KV cache.
+
+One call of :meth:`Decoder.step` is one engine step: chunks and decodes of several sequences in one
+forward pass, K and V written to the slots their block tables give. :meth:`Decoder.naive_logits` is
+the same model without a cache: it computes the whole sequence each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from kvsim.kernels.dense import mlp, project, random_layer, random_weight
+from kvsim.kernels.experts import ExpertWeights, mixture, random_experts
+from kvsim.kernels.mixed_attention import mixed_attention
+from kvsim.kernels.paged_cache import make_cache, slots_of, write_kv
+from kvsim.kernels.prefill_attention import prefill_attention
+from kvsim.kernels.small_ops import rms_norm, rotate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvsim.kernels.dense import LayerWeights
+    from kvsim.kernels.shape import DecoderShape
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceInput:
+    """One sequence's part in a step.
+
+    ``tokens``: the new ones, int64 ``[n]``; ``past``: tokens computed before; ``block_table``:
+    int32, blocks for ``past + n`` tokens at least.
+    """
+
+    tokens: torch.Tensor
+    past: int
+    block_table: torch.Tensor
+
+
+class Decoder:
+    """Weights and KV cache on one device; see the module docstring."""
+
+    def __init__(
+        self,
+        shape: DecoderShape,
+        *,
+        num_blocks: int,
+        block_size: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        kv_dtype: torch.dtype | None = None,
+        seed: int = 0,
+    ) -> None:
+        rng = torch.Generator().manual_seed(seed)
+        self.shape = shape
+        self.block_size = block_size
+        self.device, self.dtype = device, dtype
+        self.embedding = random_weight(
+            shape.vocab_size, shape.hidden_size, device=device, dtype=dtype, rng=rng
+        )
+        self.head = random_weight(
+            shape.vocab_size, shape.hidden_size, device=device, dtype=dtype, rng=rng
+        )
+        self._norm = torch.ones(shape.hidden_size, device=device, dtype=dtype)
+        self._layers: list[LayerWeights] = []
+        self._experts: list[ExpertWeights] = []
+        for _ in range(shape.num_layers):
+            self._layers.append(random_layer(shape, device=device, dtype=dtype, rng=rng))
+            if shape.num_experts:
+                self._experts.append(random_experts(shape, device=device, dtype=dtype, rng=rng))
+        self.caches = [
+            make_cache(
+                num_blocks,
+                block_size,
+                shape.num_kv_heads,
+                shape.head_dim,
+                device=device,
+                dtype=kv_dtype or dtype,
+            )
+            for _ in range(shape.num_layers)
+        ]
+
+    @torch.inference_mode()
+    def step(self, batch: Sequence[SequenceInput]) -> torch.Tensor:
+        """One step: logits of each sequence's last token, ``[len(batch), vocab_size]``."""
+        tokens = torch.cat([item.tokens for item in batch])
+        counts = [len(item.tokens) for item in batch]
+        places = [
+            torch.arange(item.past, item.past + count, device=self.device)
+            for item, count in zip(batch, counts, strict=True)
+        ]
+        positions = torch.cat(places)
+        slots = torch.cat(
+            [
+                slots_of(item.block_table, place, self.block_size)
+                for item, place in zip(batch, places, strict=True)
+            ]
+        )
+        width = max(len(item.block_table) for item in batch)
+        tables = torch.zeros(len(batch), width, dtype=torch.int32, device=self.device)
+        for row, item in enumerate(batch):
+            tables[row, : len(item.block_table)] = item.block_table
+        lengths = torch.tensor(
+            [item.past + count for item, count in zip(batch, counts, strict=True)],
+            dtype=torch.int32,
+            device=self.device,
+        )
+        x = self.embedding[tokens]
+        for number in range(self.shape.num_layers):
+            query, key, value = self._qkv(x, number, positions)
+            write_kv(self.caches[number], key, value, slots)
+            attended = mixed_attention(query, self.caches[number], tables, lengths, counts)
+            x = self._after_attention(x, attended, number)
+        last = torch.tensor(counts, device=self.device).cumsum(0) - 1
+        return self._logits(x[last])
+
+    @torch.inference_mode()
+    def naive_logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits of the last of ``tokens``, ``[vocab_size]``: everything anew, nothing cached."""
+        positions = torch.arange(len(tokens), device=self.device)
+        x = self.embedding[tokens]
+        for number in range(self.shape.num_layers):
+            query, key, value = self._qkv(x, number, positions)
+            x = self._after_attention(x, prefill_attention(query, key, value), number)
+        return self._logits(x[-1:])[0]
+
+    def _qkv(
+        self, x: torch.Tensor, number: int, positions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        shape = self.shape
+        qkv = project(rms_norm(x, self._norm), self._layers[number].qkv)
+        qkv = qkv.view(len(x), -1, shape.head_dim)
+        sizes = [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads]
+        query, key, value = torch.split(qkv, sizes, dim=1)
+        return rotate(query, positions), rotate(key, positions), value
+
+    def _after_attention(
+        self, x: torch.Tensor, attended: torch.Tensor, number: int
+    ) -> torch.Tensor:
+        weights = self._layers[number]
+        x = x + project(attended.flatten(1), weights.output)
+        inner = rms_norm(x, self._norm)
+        if self._experts:
+            return x + mixture(inner, self._experts[number], self.shape.experts_per_token)
+        return x + mlp(inner, weights.gate_up, weights.down)
+
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+        return project(rms_norm(x, self._norm), self.head)

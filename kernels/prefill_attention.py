@@ -1,0 +1,50 @@
+"""Attention of a prompt chunk over what is before it: chunk c after past p, causal."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+
+def prefill_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Attend from the last c of p + c tokens to all up to themselves.
+
+    Parameters
+    ----------
+    query : [c, num_heads, head_dim]
+    key, value : [p + c, num_kv_heads, head_dim]
+
+    Returns
+    -------
+    [c, num_heads, head_dim], scaled by ``head_dim ** -0.5``.
+    """
+    chunk, total = query.shape[0], key.shape[0]
+    mask = None
+    if total > chunk > 1:
+        last = torch.arange(total - chunk, total, device=query.device)
+        mask = torch.arange(total, device=query.device) <= last.unsqueeze(-1)
+    out = functional.scaled_dot_product_attention(
+        query.transpose(0, 1).unsqueeze(0),
+        key.transpose(0, 1).unsqueeze(0),
+        value.transpose(0, 1).unsqueeze(0),
+        attn_mask=mask,
+        is_causal=total == chunk and chunk > 1,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return out.squeeze(0).transpose(0, 1)
+
+
+def attention_reference(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> torch.Tensor:
+    """The same in float64, written out."""
+    chunk, num_heads, head_dim = query.shape
+    total = key.shape[0]
+    group = num_heads // key.shape[1]
+    keys = key.double().repeat_interleave(group, dim=1)
+    values = value.double().repeat_interleave(group, dim=1)
+    scores = torch.einsum("qhd,khd->hqk", query.double(), keys) / head_dim**0.5
+    last = torch.arange(total - chunk, total, device=query.device).unsqueeze(-1)
+    future = torch.arange(total, device=query.device) > last
+    scores = scores.masked_fill(future, float("-inf"))
+    return torch.einsum("hqk,khd->qhd", scores.softmax(dim=-1), values)
