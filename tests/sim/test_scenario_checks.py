@@ -42,20 +42,20 @@ def test_presets(reservation: str) -> None:
     assert len(told) == (reservation != "max")
 
 
-def test_a_run_says_what_it_knows_and_why_it_was_stepped_through() -> None:
+def test_a_run_says_what_it_knows_and_how_it_ran() -> None:
     trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([5, 7]))
     run = simulate(trace, Scenario.load("orca-oracle").with_values(SMALL), audit=True)
     text = "\n".join(summary_lines(run.summary, run.setup.pool_terms))
     assert "uses oracle knowledge: allocator.reservation = 'oracle'" in text
-    assert "stepper (contiguous reservations are stepped through)" in text
+    assert "leaper (FCFS, one full-attention group" in text
     assert "15,728 slots of one token, 12.00 GiB" in text
     memory = run.summary["memory"]
     assert isinstance(memory, dict)
     shares = memory["all_time"]["sosp23_percent"]
     assert list(shares) == ["token", "reserved", "internal", "external"]
     assert sum(shares.values()) == pytest.approx(100)
-    paged = simulate(trace, Scenario.load("vllm-0.12").with_values(ITERATION_LEVEL | SMALL))
-    assert paged.engine.reason == "batching iteration-level is stepped through"
+    paged = simulate(trace, Scenario().with_values(ITERATION_LEVEL | SMALL))
+    assert paged.engine.engine == "leaper"
 
 
 def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
@@ -101,7 +101,7 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
             {**ITERATION_LEVEL, "batching.long_prefill_token_threshold": 64},
             r"no chunks: batching.long_prefill_token_threshold .=64.",
         ),
-        ({"allocator.reservation": "predicted"}, "expected 'max' or 'pow2' or 'oracle'"),
+        ({"allocator.reservation": "half"}, "expected one of max, pow2, oracle"),
         ({"allocator.placement": "slab"}, "expected 'buddy' or 'first-fit' or 'best-fit'"),
     ],
 )
