@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -35,8 +35,8 @@ class Facts:
     num_hits: int
     priority: int = 0
     num_locks: int = 0
-    num_tokens: int = 0
-    past: int = 0
+    num_tokens: int = field(default=0, compare=False)
+    past: int = field(default=0, compare=False)
 
 
 class NaiveTree:
