@@ -177,8 +177,10 @@ class BlockCache:
 
     def _is_shared(self, block: Block) -> bool:
         """Whether somebody holds another copy of a block."""
-        copies = self._index[block.key].values()
-        return any(copy.ref_count and copy is not block for copy in copies)
+        copies = self._index[block.key]
+        if len(copies) < 2 and block.id in copies:
+            return False
+        return any(copy.ref_count and copy is not block for copy in copies.values())
 
     def check_invariants(self, num_blocks: int, num_unkeyed: int) -> None:
         """Verify counts; ``num_unkeyed`` owned blocks have no key yet; O(blocks)."""

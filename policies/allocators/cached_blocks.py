@@ -49,7 +49,10 @@ class CachedBlocks:
         self._now = 0
 
     def inserted(self, block: Block, parent: Hashable | None, past: int, use: Use) -> None:
-        """``block``, held, has just got a key; ``past`` tokens stand before it in its chain."""
+        """``block``, held, has just got a key; ``past`` tokens stand before it in its chain.
+
+        Its holder holds a copy of ``parent`` too: any other copy may go as before.
+        """
         self._now += 1
         block.created = block.last_access = self._now
         block.num_hits, block.past = 1, past
@@ -62,7 +65,6 @@ class CachedBlocks:
         elif parent is not None:
             self._parent[key] = parent
             self._num_children[parent] = self._num_children.get(parent, 0) + 1
-            self._consider(parent)
 
     def used(self, block: Block, use: Use) -> None:
         """An admission holds a block."""

@@ -47,7 +47,8 @@ SECOND_NS = 10**9
 def left_behind(seed: int, **options: Any) -> dict[str, Any]:
     """What a small, tight, random scenario leaves with some options changed, audited."""
     trace, config, cost, max_tokens = twin.make_scenario(Random(seed))
-    config = replace(config, enable_prefix_caching=True, **options)
+    plain = {"enable_prefix_caching": True, "eviction": "lru", "eviction_capacity": None}
+    config = replace(config, **(plain | options))
     done = run(trace, config, cost, max_tokens=max_tokens, audit=True, step=True)
     values: dict[str, Any] = twin.left_behind(done.recorder)
     return values
@@ -172,7 +173,7 @@ def test_next_use_against_all_requests_looked_at() -> None:
     assert future.next_use((0, (5, 1)), 0) is None  # private to request 5
 
 
-def test_only_lru_is_leapt_and_the_others_say_why() -> None:
+def test_what_may_not_be_leapt_says_why() -> None:
     def engine(**options: Any) -> tuple[str, str]:
         trace = make_trace([[1], [1]])
         config = replace(CONFIG, **options)
@@ -180,7 +181,9 @@ def test_only_lru_is_leapt_and_the_others_say_why() -> None:
         return done.engine, done.reason
 
     assert engine()[0] == "leaper"
-    assert engine(eviction="fifo") == ("stepper", "eviction order fifo looks at single blocks")
+    assert engine(eviction="lfu")[0] == engine(eviction_capacity=5)[0] == "leaper"
+    reason = "eviction order fifo may look at when a block came in"
+    assert engine(eviction="fifo") == ("stepper", reason)
     assert engine(eviction_capacity=math.inf)[1] == "eviction.capacity = inf is stepped through"
     assert engine(eviction="fifo", enable_prefix_caching=False)[0] == "leaper"
 

@@ -159,7 +159,7 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("engine.kv_memory=0", "expected a size above 0"),
         ("engine.kv_groups=[1, 2.0]", r"expected a list of \"full\" and window sizes"),
         ("slo.ttft=2", "slo.ttft = 2: has no unit: expected a time with its unit"),
-        ("eviction.policy=clever", "expected one of lru, fifo, lfu"),
+        ("eviction.policy=lur", "eviction.policy = 'lur': expected one of lru, fifo"),
         ("batching.policy=static", "expected one of mixed-running-first, iteration-level"),
         ("preemption.mode=swap", r"expected 'recompute' \(swap, auto come later\)"),
         ("preemption.victim=first", "expected 'last'"),
