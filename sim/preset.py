@@ -59,6 +59,7 @@ def load_preset(name: str) -> Preset:
     return Preset(name, about["engine"], about["verified"], tables, lacks)
 
 
+_READ_ORDERS: Final = ("filo", "mru", "priority")
 _RECORDED_ORDERS: Final = ("fifo", "lfu", "lru", "slru")
 """Eviction orders of the radix cache whose operations were recorded."""
 
@@ -75,8 +76,13 @@ def verification(scenario: Scenario) -> str | None:
     if prefix != "radix" or preset.prefix == "radix":
         return preset.verified
     order = scenario.eviction.policy
-    how = "verified against recorded logs" if order in _RECORDED_ORDERS else "read from the sources"
-    return f"cache {how} of SGLang 0.5.23, scheduler not: it is that of {preset.engine}"
+    if order in _RECORDED_ORDERS:
+        how = "cache verified against recorded logs of SGLang 0.5.23"
+    elif order in _READ_ORDERS:
+        how = "cache read from the sources of SGLang 0.5.23"
+    else:
+        how = f"cache of SGLang 0.5.23 under an order that it does not have ({order}), not verified"
+    return f"{how}, scheduler not: it is that of {preset.engine}"
 
 
 def check_known_to_engine(scenario: Scenario) -> None:

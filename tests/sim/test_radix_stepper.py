@@ -167,3 +167,5 @@ def test_a_run_says_that_the_cache_is_verified_and_the_scheduler_is_not() -> Non
     )
     read = Scenario.load().with_values(RADIX | {"eviction.policy": "mru"})
     assert "cache read from the sources of SGLang" in str(verification(read))
+    other = Scenario.load().with_values(RADIX | {"eviction.policy": "gdsf"})
+    assert "an order that it does not have (gdsf), not verified" in str(verification(other))
