@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.allocators.placement import make_placement
+from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.eviction import make_order
 from kvsim.policies.guards.allocator import GuardedAllocator
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 def _paged(context: PolicyContext) -> Allocator:
     """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
     config = context.config
+    if config.prefix == "radix":
+        return RadixAllocator(context)
     own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
     if own_queue or not config.enable_prefix_caching:
         return PagedAllocator(config)
@@ -62,4 +65,10 @@ def make_allocator(context: PolicyContext) -> Allocator:
     return factory(context) if name in ALLOCATORS.builtins else build(factory, context)
 
 
-__all__ = ["ALLOCATORS", "ContiguousAllocator", "PagedAllocator", "make_allocator"]
+__all__ = [
+    "ALLOCATORS",
+    "ContiguousAllocator",
+    "PagedAllocator",
+    "RadixAllocator",
+    "make_allocator",
+]

@@ -160,6 +160,10 @@ class PagedAllocator:
             for group in self.groups:
                 group.set_keys(sequence, tokens)
 
+    def finish(self, sequence: Sequence) -> None:
+        """Give up all blocks; keys stay."""
+        self.release(sequence)
+
     def release(self, sequence: Sequence) -> None:
         """Give up all blocks of a sequence, group by group, tail first."""
         for group in self.groups:

@@ -165,7 +165,11 @@ def this_module(monkeypatch: pytest.MonkeyPatch) -> None:
         ("batching", "Standing", r"\d+ sequences run on \d+ seats"),
         ("allocator", "Boastful", r"find_hit gave \d+ tokens for .*; the last known one is comp"),
         ("allocator", "Leaking", "memory is lost, or counted twice"),
-        ("allocator", "Keeping", r"after release owners gave \[0, 1, 2\]; \[1, 2\] own memory"),
+        (
+            "allocator",
+            "Keeping",
+            r"after (finish|release) owners gave \[0, 1, 2\]; \[1, 2\] own memory",
+        ),
         ("allocator", "Mumbling", "refusal gave 'no'; expected 'blocks'"),
     ],
 )

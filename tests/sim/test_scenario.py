@@ -195,7 +195,7 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("predictor.bucket_bounds=[0, 16]", "expected a list of increasing whole numbers"),
         ("queue.policy=lifo", "expected one of fcfs, priority"),
         ("allocator.kind=slab", "expected one of paged, contiguous"),
-        ("allocator.prefix=radix", "expected 'auto' or 'hash' or 'none'"),
+        ("allocator.prefix=tree", "expected 'auto' or 'hash' or 'radix' or 'none'"),
         ("block_size=16", r"not of the form table.key \(did you mean 'engine.block_size'\?"),
         ("engine.block_size", r"--set 'engine.block_size' is not of the form table.key=value"),
         ("model.name=", "expected a bundled model name"),

@@ -249,7 +249,7 @@ class Peeking(FCFS):
 
     def push(self, sequence: Sequence) -> None:
         super().push(sequence)
-        ordered = sorted(self._queue, key=lambda waiting: len(waiting._public_keys))
+        ordered = sorted(self._queue, key=lambda waiting: max(waiting._ends, default=0))
         self._queue.clear()
         self._queue.extend(ordered)
 
