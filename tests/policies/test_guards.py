@@ -168,7 +168,7 @@ def this_module(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "allocator",
             "Keeping",
-            r"after (finish|release) owners gave \[0, 1, 2\]; \[1, 2\] own memory",
+            r"after finish owners gave \[0, 1, 2\]; \[1, 2\] own memory",
         ),
         ("allocator", "Mumbling", "refusal gave 'no'; expected 'blocks'"),
     ],

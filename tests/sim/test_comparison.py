@@ -107,14 +107,14 @@ def test_several_traces_make_a_row_each() -> None:
 def test_a_tree_beside_hashes() -> None:
     """Pages of one token beside blocks of 16: two indexes, no sweep of block sizes."""
     trace = read_trace(bundled_path("chat-2k"), limit=60)
-    rows = compare(trace, scenarios("prefix,radix"), jobs=1, **OPTIONS).rows
+    rows = compare(trace, scenarios("prefix,radix"), jobs=1).rows
     prefix, radix = (row.metrics["hit_percent"] for row in rows)
     assert isinstance(prefix, float)
     assert isinstance(radix, float)
     assert 0 < prefix <= radix
     assert any(note.startswith("hit rates are lower bounds") for note in rows[1].notes)
     with pytest.raises(ValueError, match="block sizes 1, 16 cannot be compared on chat-2k"):
-        compare(trace, scenarios("radix", "engine.block_size=1,16"), jobs=1, **OPTIONS)
+        compare(trace, scenarios("radix", "engine.block_size=1,16"), jobs=1)
 
 
 def test_processes_change_nothing(result: Comparison) -> None:
