@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
-from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.policies.allocators.paged import PagedAllocator, block_order
 from kvsim.policies.allocators.placement import make_placement
 from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.reservation import RESERVATIONS
-from kvsim.policies.eviction import make_order
 from kvsim.policies.guards.allocator import GuardedAllocator
 from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry, build
@@ -24,13 +22,9 @@ if TYPE_CHECKING:
 
 def _paged(context: PolicyContext) -> Allocator:
     """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
-    config = context.config
-    if config.prefix == "radix":
+    if context.config.prefix == "radix":
         return RadixAllocator(context)
-    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
-    if own_queue or not config.enable_prefix_caching:
-        return PagedAllocator(config)
-    return PagedAllocator(config, make_order(config.eviction, context))
+    return PagedAllocator(context.config, block_order(context))
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
@@ -70,5 +64,6 @@ __all__ = [
     "ContiguousAllocator",
     "PagedAllocator",
     "RadixAllocator",
+    "block_order",
     "make_allocator",
 ]

@@ -46,7 +46,7 @@ SECOND_NS = 10**9
 
 def left_behind(seed: int, **options: Any) -> dict[str, Any]:
     """What a small, tight, random scenario leaves with some options changed, audited."""
-    trace, config, cost, max_tokens = twin.make_scenario(Random(seed))
+    trace, config, cost, max_tokens = twin.random_scenario(Random(seed))
     plain = {"enable_prefix_caching": True, "eviction": "lru", "eviction_capacity": None}
     config = replace(config, **(plain | options))
     done = run(trace, config, cost, max_tokens=max_tokens, audit=True, step=True)

@@ -70,7 +70,7 @@ def test_every_preset_says_how_it_was_verified() -> None:
     for name in preset_names():
         preset = load_preset(name)
         assert preset.engine
-        recorded = name.startswith("vllm-0.32")
+        recorded = name.startswith(("vllm-0.32", "sglang"))
         assert ("against recorded logs" in preset.verified) == recorded, name
         assert ("read from" in preset.verified) != recorded, name
     assert verification(Scenario()) is None
