@@ -62,8 +62,8 @@ Written by `python benchmarks/run.py --markdown docs/performance.md`; do not edi
 Measured on {date}: {processor}, {cores} cores, {system}, Python {python}, numpy {numpy}.
 The figures are CPU seconds of one process around the engine and its driver with recording on;
 making or reading the trace is outside. They move by tens of percent between machines and with
-what else a machine does (this one was busy: it ran about ten other processes on its cores): trust
-the ratios, which come from one run of both engines on the same requests, with equal finish times.
+what else a machine does (load average of the last 15 minutes: {load}): trust the ratios, which come
+from one run of both engines on the same requests, with equal finish times.
 Rows came from two processes (`--out`, `--from`): those of policies as they stand, the others with
 `--quick`, a tenth of the requests. The column `requests` has what was run.
 

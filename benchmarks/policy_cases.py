@@ -23,6 +23,8 @@ from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.host_link import ASSUMED_ALPHA_PS, HostLink
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from benchmarks.cases import Case
 
 LEAPT, LEAPT_BY_BLOCK, STEPPED = 3_000, 1_000, 300
@@ -117,8 +119,8 @@ def _row(
     load: Case,
     name: str,
     num_requests: int,
-    options: dict[str, int | bool | str],
-    baseline: dict[str, int | bool | str],
+    options: Mapping[str, str],
+    baseline: Mapping[str, str],
     goal: str = "",
 ) -> Case:
     against = next(iter(baseline.values()))
@@ -127,8 +129,8 @@ def _row(
         name=name,
         about=f"{load.name}, first {num_requests:,} requests, against {against}",
         num_requests=num_requests,
-        options=load.options | options,
+        options={**load.options, **options},
         step_on=0,
         goal=goal,
-        baseline=baseline,
+        baseline={**baseline},
     )

@@ -181,6 +181,7 @@ def machine() -> dict[str, str]:
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "processor": model,
         "cores": str(os.cpu_count()),
+        "load": f"{os.getloadavg()[2]:.0f}" if hasattr(os, "getloadavg") else "unknown",
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "numpy": np.__version__,
