@@ -25,7 +25,7 @@ from kvsim.sim.host_link import ASSUMED_ALPHA_PS, HostLink
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from benchmarks.cases import Case
+    from benchmarks.cases import Case, Options
 
 LEAPT, LEAPT_BY_BLOCK, STEPPED = 3_000, 1_000, 300
 """Requests of a row."""
@@ -55,7 +55,7 @@ def _evictions(chat: Case) -> list[Case]:
 
 
 def _evictions_over_a_tree(chat: Case) -> list[Case]:
-    tree = {
+    tree: Options = {
         "prefix": "radix",
         "block_size": 1,
         "num_gpu_blocks": 16 * int(chat.options["num_gpu_blocks"]),
