@@ -64,8 +64,8 @@ The figures are CPU seconds of one process around the engine and its driver with
 making or reading the trace is outside. They move by tens of percent between machines and with
 what else a machine does (load average of the last 15 minutes: {load}): trust the ratios, which come
 from one run of both engines on the same requests, with equal finish times.
-`--quick` runs a tenth of the requests of all but policies, `--out` and `--from` put rows of several
-processes together: the column `requests` has what was run.
+`--quick` runs a tenth of the requests, `--out` and `--from` put rows of several processes together:
+the column `requests` has what was run.
 
 {table}
 
@@ -95,9 +95,9 @@ What misses 12,000 or 5,000 requests a CPU second, and why:
   of each step. `x base` says what they cost beside it. Such rows are short: 300 requests fill the
   pool once, and preempt less than the 3,000 of rows that are leapt.
 
-`long` is overloaded at 4 requests/s: what arrives (all 20,000) in 4,987 s is served in 8,639 s, with 2.9
-preemptions a request, each of which computes again what it lost. `long-even` has the same lengths
-at as many tokens a second as `light`: it is the row to compare with `light`.
+`long` is overloaded at 4 requests/s: what arrives (all 20,000) in 4,987 s is served in 8,639 s,
+with 2.9 preemptions a request, each of which computes again what it lost. `long-even` has the same
+lengths at as many tokens a second as `light`: it is the row to compare with `light`.
 
 ## Where the time goes
 
