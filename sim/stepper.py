@@ -442,13 +442,14 @@ class Stepper:
         """
         state = self.state
         owners = [*state.running, *state.ended]
-        blank, cached, empty, duplicate, padding = state.allocator.usage(owners)
+        blank, cached, empty, duplicate, padding, shared = state.allocator.usage(owners)
         padding += sum(sequence.computed for sequence in state.ended)
         self.recorder.interval(
             self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
         )
         hole = blank if self._fragmented else 0
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
+        self.recorder.shared(self._since_ps, now_ps, shared)
         self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)
         self.recorder.num_evicted_blocks = state.allocator.num_evicted
         self.recorder.num_host_full = state.mode.num_host_full

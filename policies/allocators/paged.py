@@ -209,7 +209,8 @@ class PagedAllocator:
             for group in self.groups:
                 empty += len(group.tables[sequence.index]) * size - sequence.computed
         blank, cached = pool.num_free - pool.num_cached_free, pool.num_cached_free
-        return Usage(blank * size, cached * size, empty, pool.num_duplicates * size, 0)
+        duplicate, shared = pool.num_duplicates * size, pool.num_shared * size
+        return Usage(blank * size, cached * size, empty, duplicate, 0, shared)
 
     def fragmented(self, sequence: Sequence) -> bool:
         """Never: any free block will do."""
