@@ -28,6 +28,8 @@ class SchedulerConfig:
     reservation: str = "max"
     placement: str = "buddy"
     batching: str = "mixed-running-first"
+    samples: Literal["requests", "group"] = "requests"
+    """What the answers to one prompt are: requests of their own, or one sequence group."""
 
     block_size: int = 16
     num_gpu_blocks: int = 1024

@@ -145,8 +145,9 @@ def _gap_statistics(recorder: Recorder) -> Summary:
 
 def _throughput(columns: RequestColumns, span_ps: int) -> Summary:
     finished = columns.finished()
-    output_tokens = int(columns.output_tokens.sum())
-    total_tokens = output_tokens + int(columns.prompt_tokens[finished].sum())
+    output_tokens = int(columns.generated_tokens().sum())
+    prompt_tokens = columns.prompt_tokens * columns.num_prompts
+    total_tokens = output_tokens + int(prompt_tokens[finished].sum())
     return {
         "requests_per_s": _rate(int(finished.sum()), span_ps),
         "output_tokens_per_s": _rate(output_tokens, span_ps),
@@ -186,18 +187,12 @@ def _memory(recorder: Recorder, pool: PoolShape) -> Summary:
         "block_size": pool.block_size,
         "block_bytes": pool.block_bytes,
     }
-    for name, parts, window_ps in (
-        (
-            "all_time",
-            memory_shares.all_time(recorder, pool),
-            sum(recorder.windows["window"]),
-        ),
-        (
-            "while_waiting",
-            memory_shares.while_waiting(recorder, pool),
-            recorder.while_waiting["window"],
-        ),
+    totals = {name: sum(values) for name, values in recorder.windows.items()}
+    for name, parts, integrals in (
+        ("all_time", memory_shares.all_time(recorder, pool), totals),
+        ("while_waiting", memory_shares.while_waiting(recorder, pool), recorder.while_waiting),
     ):
+        window_ps = integrals["window"]
         grouped = memory_shares.states(parts)
         summary[name] = {
             "seconds": window_ps / PS_PER_S,
@@ -208,14 +203,14 @@ def _memory(recorder: Recorder, pool: PoolShape) -> Summary:
                 part: value / (window_ps * pool.block_size) if window_ps else 0.0
                 for part, value in parts.items()
             },
+            "sharing": memory_shares.sharing(integrals, pool),
         }
     return summary
 
 
 def _cache(columns: RequestColumns, recorder: Recorder) -> Summary:
-    admitted = columns.first_scheduled_ps >= 0
-    prompt_tokens = int(columns.prompt_tokens[admitted].sum())
-    hit_tokens = int(columns.hit_tokens[admitted].sum())
+    prompt_tokens = int((columns.prompt_tokens * columns.num_prompts).sum())
+    hit_tokens = int(columns.hit_tokens.sum())
     return {
         "prompt_tokens": prompt_tokens,
         "hit_tokens": hit_tokens,

@@ -72,6 +72,7 @@ class Requests:
         self._num_outputs = _ints(outputs)
         prefix = trace.prefix if config.enable_prefix_caching else None
         self._ids_cover_output = prefix is not None and prefix.covers_output
+        self._anonymous = None if prefix is None else prefix.anonymous_answer
         self.paths = PrefixPaths(prefix, len(trace), config.block_size)
         self._usable_blocks = config.usable_blocks
         self.refused = _flags(self._never_fits(prompts, outputs, foreseen))
@@ -142,7 +143,7 @@ class Requests:
     def num_covered(self, index: int) -> int:
         """Leading full blocks of the request that have a public key."""
         tokens = self.prompt_tokens[index]
-        if self._ids_cover_output:
+        if self._ids_cover_output and not (self._anonymous is not None and self._anonymous[index]):
             tokens += self._num_outputs[index]
         return self.paths.num_covered(index, tokens)
 

@@ -148,6 +148,7 @@ class Scenario:
             reservation=self.allocator.reservation,
             placement=self.allocator.placement,
             batching=batching.policy,
+            samples="group" if self.allocator.samples == "group" else "requests",
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,
             max_num_batched_tokens=budget,

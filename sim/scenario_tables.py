@@ -153,7 +153,8 @@ class Allocator:
 
     ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says and
     where ``placement`` says; it has no blocks and shares no prefixes. Other kinds leave those two
-    keys aside.
+    keys aside. ``samples``: the answers to one prompt are ``requests`` of their own (vLLM v1), or one
+    sequence ``group`` whose blocks are shared until they are written (v0).
     """
 
     kind: str = key("paged", policy(ALLOCATORS))
@@ -161,6 +162,7 @@ class Allocator:
     placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
     prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
+    samples: str = key("requests", choice("requests", "group"))
 
 
 @dataclass(frozen=True, slots=True)
