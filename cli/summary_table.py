@@ -180,6 +180,7 @@ def _events(summary: Section) -> list[str]:
             f"{number(preempted['recomputed_tokens'])} tokens recomputed",
         ),
         *_swapping(preempted, summary["host"]),
+        *_relocations(summary["relocations"]),
         *wrapped(
             "stalls users saw",
             f"{number(stalls['count'])}, {seconds(stalls['seconds'])} in all, "
@@ -194,6 +195,19 @@ def _events(summary: Section) -> list[str]:
             f"{number(cost['steps'])} steps outside its measured range",
         ),
     ]
+
+
+def _relocations(moves: Section | None) -> list[str]:
+    """Line of an allocator whose runs may be outgrown or slid."""
+    if moves is None:
+        return []
+    return wrapped(
+        "reservations",
+        f"outgrown: {number(moves['grown_in_place'])} grew in place, {number(moves['moved'])} "
+        f"moved, {number(moves['preempted'])} preempted; {number(moves['slid'])} slid; "
+        f"{(moves['moved_bytes'] + moves['slid_bytes']) / _GIB:.2f} GiB copied in "
+        f"{seconds(moves['copy_s'])}",
+    )
 
 
 def _longest_wait(queue: Section) -> str:

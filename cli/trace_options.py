@@ -79,6 +79,27 @@ def is_closed(arguments: argparse.Namespace) -> bool:
     return str(arguments.arrivals).strip() == "closed"
 
 
+def check_users(arguments: argparse.Namespace) -> None:
+    """Refuse a number of users that is none, and options that say nothing beside users."""
+    if arguments.users is None:
+        return
+    if arguments.users < 1:
+        raise ValueError(f"--users is {arguments.users}; it must be at least 1")
+    given = {
+        "--arrivals": str(arguments.arrivals or "recorded").strip() not in ("recorded", "closed"),
+        "--rate": arguments.rate is not None,
+        "--session-starts": arguments.session_starts is not None,
+        "--session-rate": arguments.session_rate is not None,
+        "--rate-scale": arguments.rate_scale != "1",
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise ValueError(
+                f"{option} says when requests arrive, and users send their next one when the one "
+                f"before is answered: leave out {option} or --users"
+            )
+
+
 def check_seed(seed: int) -> int:
     """Return a seed that generators take; ValueError for others."""
     if seed < 0:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from kvsim.policies.predictor.no_prediction import NoPrediction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from kvsim.policies.predictor.base import LengthPredictor
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -24,6 +24,17 @@ class LengthTruth(Protocol):
 
     def num_slots(self, index: int) -> int:
         """Tokens of KV that a request will have computed when it ends."""
+        ...
+
+
+class Future(Protocol):
+    """The requests to come, for policies that declare ``uses_oracle`` and nobody else."""
+
+    def next_use(self, key: Hashable, after: int) -> int | None:
+        """First request behind ``after``, in the order of the trace, that looks a block up.
+
+        ``key`` is the block's; ``None`` where no request does.
+        """
         ...
 
 
@@ -57,10 +68,10 @@ class PolicyContext:
     """The engine's options, and what a policy may ask beside the sequences it is shown.
 
     ``seed`` is the run's; a policy that draws makes its own generator of it. ``cost`` is ``None``
-    where no engine runs (untimed replays), ``link`` where nothing is swapped; ``truth`` is ``None``
-    for who does not declare ``uses_oracle``. ``cached_tokens`` tells the leading tokens of a
-    waiting sequence that the cache holds now, changing nothing; what is built before the allocator
-    does not have it.
+    where no engine runs (untimed replays), ``link`` where nothing is swapped; ``truth`` and
+    ``future`` are ``None`` for who does not declare ``uses_oracle``. ``cached_tokens`` tells the
+    leading tokens of a waiting sequence that the cache holds now, changing nothing; what is built
+    before the allocator does not have it.
     """
 
     config: SchedulerConfig
@@ -69,4 +80,5 @@ class PolicyContext:
     link: HostLink | None = None
     seed: int = 0
     truth: LengthTruth | None = None
+    future: Future | None = None
     cached_tokens: Callable[[Sequence], int] = nothing_cached

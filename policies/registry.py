@@ -83,9 +83,9 @@ class Registry(Generic[T_co]):
 
 
 def build(factory: Callable[[PolicyContext], P], context: PolicyContext) -> P:
-    """Build a policy for a run: the truth goes only to who declares ``uses_oracle = True``."""
+    """Build a policy for a run: truth and future are for who declares ``uses_oracle = True``."""
     if not getattr(factory, "uses_oracle", False):
-        context = replace(context, truth=None)
+        context = replace(context, truth=None, future=None)
     return factory(context)
 
 

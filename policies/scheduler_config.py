@@ -26,7 +26,16 @@ class SchedulerConfig:
 
     allocator: str = "paged"
     reservation: str = "max"
+    reservation_margin: float = 1.0
+    """What predictions are multiplied with, where they are reserved."""
     placement: str = "buddy"
+    compaction: str = "none"
+    """``none``, or ``when-blocked``: runs slide for a head that has room in sum, but no hole."""
+    eviction: str = "lru"
+    eviction_capacity: float | None = None
+    """Most unreferenced blocks that stay cached; ``None``: what the pool has room for, ``inf``:
+    evicted content stays findable (``BlockPool``).
+    """
     batching: str = "mixed-running-first"
     samples: Literal["requests", "group"] = "requests"
     """What the answers to one prompt are: requests of their own, or one sequence group."""

@@ -19,7 +19,8 @@ class Sequence:
 
     ``known`` = prompt + sampled tokens; ``computed`` = leading tokens that have KV, or are
     promised it by a step already scheduled; ``owed`` = tokens that steps in flight will sample;
-    ``in_flight`` = tokens those steps compute.
+    ``in_flight`` = tokens those steps compute; ``reserved`` = slots it owns, or owned last, where
+    an allocator reserves them.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Sequence:
         "owed",
         "priority",
         "prompt_tokens",
+        "reserved",
         "user",
     )
 
@@ -72,6 +74,7 @@ class Sequence:
         self.last_token_ps = -1
         self.last_token_stint = -1
         self.junction_blocks = 0
+        self.reserved = 0
         self._public_keys = public_keys
         self.user = user
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
-from kvsim.sim.engine_choice import LEAPERS, can_leap
+from kvsim.sim.engine_choice import can_leap, leaper_of
 from kvsim.sim.recorder import MAX_FLIPS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.samples import Samples
@@ -221,8 +221,11 @@ def run(
             config, cost, requests, recorder, seed=seed, audit=audit, listener=listener, link=link
         )
     else:
-        leaper = LEAPERS[config.batching]
-        engine = leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
+        leaper = leaper_of(config)
+        assert leaper is not None, "what can be leapt has a leaper"
+        engine = leaper(
+            config, cost, requests, recorder, seed=seed, audit=audit, listener=leap_listener
+        )
     on_boundary = None
     if on_progress is not None:
 
@@ -256,8 +259,8 @@ def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
         driver.run()
     except OverflowError:
         raise ValueError(
-            "the simulated time passes 106 days, the most that can be told: the load, or a step's "
-            "cost, is far beyond what the engine can serve"
+            "the simulated time passes 106 days, the most that can be told: the load, a delay or a "
+            "step's cost is far beyond what the engine can serve"
         ) from None
     finally:
         if previous is not None:

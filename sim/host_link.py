@@ -98,6 +98,9 @@ def swap_notes(scenario: Scenario, link: HostLink, num_host_blocks: int) -> tupl
     notes = [f"swap space holds {num_host_blocks:,} blocks; a block is {copies}, shared ones too"]
     if assumed:
         notes.append(f"swapping costs are assumed, not measured: {', '.join(assumed)}")
+    notes.append(
+        "who is swapped when follows vLLM 0.8.5's engine v0, read and not compared with its logs"
+    )
     return tuple(notes)
 
 

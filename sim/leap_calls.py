@@ -24,21 +24,13 @@ class LeapCalls(LeapMembers):
         num_dropped = 0
         if flight is not None:
             num_dropped = self._foresee_endings(flight)
-        v, cache, block_size = self._v, self._cache, self._block_size
         self._cause = "step"
-        demand = self._demand[(v - 1) % block_size]
-        preempted = demand > cache.num_free
-        if preempted:
-            num_dropped -= self._preempt_for(demand, flight)
-        elif demand:
-            cache.take(demand)
+        preempted, victims_dropped = self._serve_decoding(flight)
+        num_dropped -= victims_dropped
         batch = self._batch
-        if preempted:
-            demand = self._demand[(v - 1) % block_size]
-        self._num_empty += demand * block_size - batch
         if self._num_contested:
             self._publish_contested()
-        context = batch * v - self._sum_x
+        context = batch * self._v - self._sum_x
         items: list[tuple[Member, int]] = []
         if self._partial is not None:
             preempted = not self._continue_partial(now_ps, items)
@@ -58,6 +50,20 @@ class LeapCalls(LeapMembers):
         else:
             self._leap(context)
         return True
+
+    def _serve_decoding(self, flight: Flight | None) -> tuple[bool, int]:
+        """Give decoding members their blocks: whether somebody gave way, and stop tokens lost."""
+        cache, block_size = self._cache, self._block_size
+        phase = (self._v - 1) % block_size
+        demand, num_dropped = self._demand[phase], 0
+        preempted = demand > cache.num_free
+        if preempted:
+            num_dropped = self._preempt_for(demand, flight)
+            demand = self._demand[phase]
+        elif demand:
+            cache.take(demand)
+        self._num_empty += demand * block_size - self._batch
+        return preempted, num_dropped
 
     def _tell_call(self, items: list[tuple[Member, int]]) -> None:
         v, prompts = self._v, self._requests.prompt_tokens
@@ -100,7 +106,7 @@ class LeapCalls(LeapMembers):
         if tokens == 0:
             return True
         self._partial = None
-        blocks = -(-(member.computed + tokens) // self._block_size) - member.blocks
+        blocks = self._blocks_for(member, tokens)
         if blocks > self._cache.num_free:
             self._preempt(self._running.popitem()[1])
             return False
@@ -140,14 +146,13 @@ class LeapCalls(LeapMembers):
                 if tokens == 0:
                     self._cause = "budget"
                     return
-            blocks = -(-tokens // block_size)
-            cause = self._refusal(member, found, blocks)
+            cause = self._refusal(member, found, tokens)
             if cause is not None:
                 self._cause = cause
                 return
             waiting.popleft()
             self._admit(member, found, now_ps)
-            self._serve(member, tokens, blocks, now_ps, items)
+            self._serve(member, tokens, self._blocks_for(member, tokens), now_ps, items)
             budget -= tokens
         self._cause = "step"
 
@@ -155,10 +160,15 @@ class LeapCalls(LeapMembers):
         """Tokens of a chunk where a member could use ``wanted``."""
         return min(wanted, limit)
 
-    def _refusal(self, member: Member, found: Found, blocks: int) -> str | None:
-        """Why memory keeps the queue's head out, ``None`` where it does not."""
+    def _blocks_for(self, member: Member, tokens: int) -> int:
+        """Blocks that a member in prefill lacks for its next chunk."""
+        computed, block_size = member.computed, self._block_size
+        return -(-(computed + tokens) // block_size) + -computed // block_size
+
+    def _refusal(self, member: Member, found: Found, tokens: int) -> str | None:
+        """Why the queue's head cannot enter with a first chunk of ``tokens``."""
         free, known = self._cache.num_free, member.known
-        chunk = blocks + found.num_free
+        chunk = -(-tokens // self._block_size) + found.num_free
         self._head_needs = chunk
         if chunk > free:
             return "blocks"
@@ -177,7 +187,6 @@ class LeapCalls(LeapMembers):
         self._num_admitted += 1
         self._running[index] = member
         member.computed = hit_tokens = hit_blocks * self._block_size
-        member.blocks = hit_blocks
         recorder = self.recorder
         if self._listener is not None:
             resumed = member.preempted
@@ -199,7 +208,6 @@ class LeapCalls(LeapMembers):
         """Give a member in prefill its chunk and blocks."""
         if blocks:
             self._cache.take(blocks)
-            member.blocks += blocks
             member.last_block_ps = now_ps
         self._num_empty += blocks * self._block_size - tokens
         member.computed += tokens

@@ -58,7 +58,7 @@ def summarise_run(
     return {
         "schema": SCHEMA,
         "requests": _requests(trace, columns, recorder),
-        "window": _window(phases),
+        "window": _window(phases, recorder),
         "phases": summarise(phases, columns, windows),
         "verdict": asdict(judge(columns, recorder, phases, windows)),
         "latency": _latency(columns, recorder),
@@ -68,6 +68,7 @@ def summarise_run(
         "cache": _cache(columns, recorder),
         "preemptions": _preemptions(columns, recorder),
         "host": _host(recorder, pool),
+        "relocations": _relocations(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
         "prediction": prediction_quality(recorder, predictor),
@@ -92,12 +93,13 @@ def _requests(trace: Trace, columns: RequestColumns, recorder: Recorder) -> Summ
     }
 
 
-def _window(phases: Phases) -> Summary:
+def _window(phases: Phases, recorder: Recorder) -> Summary:
     return {
         "seconds": (phases.end_ps - phases.first_arrival_ps) / PS_PER_S,
         "first_arrival_s": phases.first_arrival_ps / PS_PER_S,
         "last_arrival_s": phases.last_arrival_ps / PS_PER_S,
         "end_s": phases.end_ps / PS_PER_S,
+        "peak_running": recorder.peak_running,
     }
 
 
@@ -262,6 +264,21 @@ def _host(recorder: Recorder, pool: PoolShape) -> Summary:
         "mean_bytes": held / window_ps if window_ps else 0.0,
         "peak_bytes": recorder.peak_host_blocks * size,
         "times_full": recorder.num_host_full,
+    }
+
+
+def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
+    counts = recorder.relocations
+    if counts is None:
+        return None
+    return {
+        "grown_in_place": counts.num_grown,
+        "moved": counts.num_moved,
+        "moved_bytes": counts.moved_tokens * pool.block_bytes,
+        "preempted": counts.num_lacking,
+        "slid": counts.num_slid,
+        "slid_bytes": counts.slid_tokens * pool.block_bytes,
+        "copy_s": recorder.copy_ps / PS_PER_S,
     }
 
 

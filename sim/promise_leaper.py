@@ -28,8 +28,8 @@ class PromiseLeaper(Leaper):
             return wanted
         return limit // self._block_size * self._block_size
 
-    def _refusal(self, member: Member, found: Found, blocks: int) -> str | None:
-        why = super()._refusal(member, found, blocks)
+    def _refusal(self, member: Member, found: Found, tokens: int) -> str | None:
+        why = super()._refusal(member, found, tokens)
         if why is not None:
             return why
         wanted = self._longest_blocks(member.index) - found.num_blocks + found.num_free
@@ -50,4 +50,4 @@ class PromiseLeaper(Leaper):
         """Blocks that a running member holds for this call."""
         if member.decoding:
             return -(-(self._v - member.x) // self._block_size)
-        return member.blocks
+        return -(-member.computed // self._block_size)

@@ -6,10 +6,12 @@ by a token nobody could foresee, costs with kinks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kvsim.policies.eviction import AT_ADMISSIONS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.profile import MeasuredRanges
@@ -17,6 +19,7 @@ from kvsim.sim.profile_cost import GroupAttention, ProfileCost, TokenCost
 from kvsim.traces.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from numpy.typing import NDArray
@@ -49,6 +52,33 @@ def make_config(rnd: Random) -> SchedulerConfig:
         watermark=rnd.choice([0.0, 0.0, 0.05, 0.3]),
         scheduler_reserve_full_isl=rnd.random() < 0.7,
         async_scheduling=rnd.random() < 0.5,
+        batching=rnd.choice(["mixed-running-first"] * 3 + ["iteration-level"]),
+        **make_eviction(rnd),
+    )
+
+
+def make_eviction(rnd: Random) -> dict[str, Any]:
+    """Half of the time one of the other orders that can be leapt, or a cap on the cache."""
+    if rnd.random() < 0.5:
+        return {}
+    return {
+        "eviction": rnd.choice(sorted(AT_ADMISSIONS)),
+        "eviction_capacity": rnd.choice([None, None, 0, 2, 7]),
+    }
+
+
+def make_reserved_config(rnd: Random) -> SchedulerConfig:
+    """The same with contiguous reservations, in pools that rarely hold two of the longest."""
+    config = make_config(rnd)
+    return replace(
+        config,
+        allocator="contiguous",
+        reservation=rnd.choice(["max", "pow2", "oracle"]),
+        placement=rnd.choice(["buddy", "first-fit", "best-fit"]),
+        block_size=1,
+        num_gpu_blocks=rnd.randint(2, rnd.choice([1, 2, 4, 10]) * config.max_model_len + 2),
+        enable_prefix_caching=False,
+        watermark=0.0,
     )
 
 
@@ -122,12 +152,15 @@ def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
             step_tokens=(1, rnd.randint(1, 40)),
             prefill_tokens=(1, 100),
         ),
+        copy_per_token_ps=0,
     )
 
 
-def random_scenario(rnd: Random) -> RandomScenario:
+def random_scenario(
+    rnd: Random, config_of: Callable[[Random], SchedulerConfig] = make_config
+) -> RandomScenario:
     """All inputs of one run; half of the answers end by a token nobody could foresee."""
-    config = make_config(rnd)
+    config = config_of(rnd)
     trace = make_trace(rnd, config)
     max_tokens = [
         rnd.choice([output, output, output + 1, output + 7, config.max_model_len])
@@ -135,3 +168,8 @@ def random_scenario(rnd: Random) -> RandomScenario:
     ]
     cost = make_cost(rnd, overlap=config.async_scheduling)
     return RandomScenario(trace, config, cost, np.array(max_tokens, dtype=np.int64))
+
+
+def reserved_scenario(rnd: Random) -> RandomScenario:
+    """All inputs of one run with reservations."""
+    return random_scenario(rnd, make_reserved_config)

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.gap_histogram import GapHistogram
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.relocations import Relocations
 
 MAX_WINDOWS: Final = 1024
 FIRST_WIDTH_PS: Final = 2**33  # about 8.6 ms; doubled as the run grows
@@ -27,7 +30,7 @@ FINISHED: Final = 1
 REFUSED: Final = 2
 ABORTED: Final = 3  # the client gave up
 NOT_SENT: Final = 4  # its session had ended before
-NEVER_PS: Final = 1 << 62  # arrival of what was never sent
+NEVER_PS: Final = (1 << 63) - 1  # arrival of what was never sent
 
 REFUSALS_KEPT: Final = 20
 
@@ -97,6 +100,12 @@ class Recorder:
         Most blocks that host memory held.
     num_judged, num_right : dict of str to int
         Choices of ``auto`` whose victim came back, by what was chosen, and how many were right.
+    relocations : Relocations or None
+        What became of outgrown and slid runs; ``None`` where none can be.
+    copy_ps : int
+        Time in which KV was copied for them.
+    peak_running : int
+        Most sequences that ran at a time, however short it was (but not of no length).
     refusals : dict of int to str
         Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
@@ -153,6 +162,9 @@ class Recorder:
         self.peak_host_blocks = 0
         self.num_judged = {"swap": 0, "recompute": 0}
         self.num_right = {"swap": 0, "recompute": 0}
+        self.relocations: Relocations | None = None
+        self.copy_ps = 0
+        self.peak_running = 0
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.end_ps = 0
@@ -209,6 +221,8 @@ class Recorder:
         if ps <= 0:
             return
         self.end_ps = end_ps
+        if running > self.peak_running:  # noqa: PLR1730 - max() takes three times as long
+            self.peak_running = running
         if end_ps > self._room_ps:
             self._make_room(end_ps - 1)
         if self.requests_waiting:
@@ -265,6 +279,8 @@ class Recorder:
     ) -> None:
         """Add integrals over ``ps`` up to ``end_ps``, all inside one window."""
         self.end_ps = end_ps
+        if running > self.peak_running and ps:
+            self.peak_running = running
         if self.requests_waiting:
             waiting = self.while_waiting
             waiting["blank"] += blank_ps

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from kvsim.policies.sequence import Sequence
+from kvsim.traces.patience import LONGEST_NS
 from kvsim.traces.prefix import PrefixPaths
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class Requests:
         self.timeout_ps: memoryview[int] | None = None
         if trace.timeout_ns is not None:
             patience_ns = trace.timeout_ns
-            self.timeout_ps = _ints(np.where(patience_ns < 0, -1, patience_ns * PS_PER_NS))
+            ever = (patience_ns >= 0) & (patience_ns <= LONGEST_NS)  # else beyond the clock's end
+            self.timeout_ps = _ints(np.where(ever, patience_ns * PS_PER_NS, -1))
         self.prompt_tokens = _ints(prompts)
         self.max_tokens = _ints(max_tokens)
         self.foreseen = _flags(foreseen)

@@ -158,6 +158,7 @@ def simulate(
     closed: bool = False,
     think_time: str | None = None,
     num_users: int | None = None,
+    timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     listener: ScheduleListener | None = None,
 ) -> Run:
@@ -187,6 +188,8 @@ def simulate(
     num_users
         Closed with so many users, who take one session after the other, in order of their times,
         and pause by ``think_time`` in between. The trace needs no times then.
+    timeout
+        ``30s``: clients give a request up so long after it arrives, where the trace does not say.
     on_progress
         Called with (requests ended, requests in all).
     listener
@@ -201,6 +204,7 @@ def simulate(
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
     from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
     from kvsim.traces.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
+    from kvsim.traces.patience import with_timeout  # noqa: PLC0415
 
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(DEFAULT_PRESET if scenario is None else scenario)
@@ -209,6 +213,8 @@ def simulate(
         trace = read_trace(Path(trace), need_times=num_users is None)
     check_usable(trace, need_times=num_users is None)
     check_users(setup.config, trace)
+    if timeout is not None:
+        trace = with_timeout(trace, timeout)
     scale = parse_rate_scale(str(rate_scale))
     trace = scale_rate(trace, scale)
     if num_users is not None and num_users < 1:
@@ -242,5 +248,6 @@ def simulate(
         "closed": closed,
         "think_time": think_time,
         "num_users": num_users,
+        "timeout": timeout,
     }
     return Run(trace, scenario, setup, engine, seed, options, loop)

@@ -126,6 +126,7 @@ class Scenario:
         check_combination(self, groups)
         is_async = async_scheduling if engine.async_scheduling is None else engine.async_scheduling
         check_batching(self, groups, is_async=is_async)
+        check_swapping(self, is_async=is_async)
         budget = engine.max_num_batched_tokens or max_num_batched_tokens
         if batching.policy in WITHOUT_BUDGET:  # a budget that never binds
             budget = model_len * (engine.max_num_seqs or max_num_seqs)
@@ -141,12 +142,15 @@ class Scenario:
                 f"engine.max_num_batched_tokens (={budget}) must be at least "
                 f"engine.max_num_seqs (={seats})"
             )
-        check_swapping(self, asynchronous=is_async)
         contiguous = self.allocator.kind == "contiguous"
         return SchedulerConfig(
             allocator=self.allocator.kind,
             reservation=self.allocator.reservation,
+            reservation_margin=self.allocator.reservation_margin,
             placement=self.allocator.placement,
+            compaction=self.allocator.compaction,
+            eviction=self.eviction.policy,
+            eviction_capacity=self.eviction.capacity,
             batching=batching.policy,
             samples="group" if self.allocator.samples == "group" else "requests",
             block_size=1 if contiguous else engine.block_size or block_size,

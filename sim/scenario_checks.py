@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.policies.allocators.placement import make_placement
-from kvsim.policies.allocators.reservation import Max
+from kvsim.policies.allocators.placement import Buddy, make_placement
+from kvsim.policies.allocators.reservation import Max, Predicted
 from kvsim.policies.predictor import NoPrediction
 from kvsim.policies.predictor.base import require_prediction
 from kvsim.policies.queue_order import Fair
@@ -13,12 +13,13 @@ from kvsim.policies.queue_order import Fair
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
     from kvsim.sim.scenario import Scenario
+    from kvsim.sim.scenario_tables import Allocator
     from kvsim.traces.trace import Trace
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
 _PREDICTED_ROOM = ("mixed-running-first", "iteration-level")
-SGLANG = ("prefill-first", "new-token-ratio")
-_BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level", "prefill-first")
+_BATCHINGS_THAT_PREEMPT = ("mixed-running-first", "iteration-level")
+_BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level")
 
 
 def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
@@ -32,6 +33,7 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
     engine, batching = scenario.engine, scenario.batching
     _check_predictions(scenario, groups)
     if scenario.allocator.kind == "contiguous":
+        _check_contiguous(scenario.allocator, scenario.predictor.kind, batching.policy)
         if scenario.allocator.prefix == "hash":
             raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be 'hash'")
         if engine.num_gpu_blocks_override is not None:
@@ -81,7 +83,7 @@ def _check_predictions(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
         )
 
 
-def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
+def check_swapping(scenario: Scenario, *, is_async: bool) -> None:
     """Refuse to swap where nobody says what happens.
 
     Raises
@@ -97,20 +99,54 @@ def check_swapping(scenario: Scenario, *, asynchronous: bool) -> None:
             f"preemption.mode = {mode!r} copies blocks to the host: allocator.kind = "
             f"{scenario.allocator.kind!r} cannot, only 'paged' can"
         )
-    if scenario.batching.policy not in _BATCHINGS_THAT_SWAP:
+    batching = scenario.batching
+    swaps = batching.policy in _BATCHINGS_THAT_SWAP
+    if batching.policy == "prefill-first":
+        swaps = batching.prefill_rule == "watermark"
+    if not swaps:
         raise ValueError(
-            f"preemption.mode = {mode!r}: batching.policy = {scenario.batching.policy!r} brings "
-            f"nobody back from the host, {' and '.join(_BATCHINGS_THAT_SWAP)} do"
+            f"preemption.mode = {mode!r}: batching.policy = {batching.policy!r} brings nobody back "
+            f"from the host, {', '.join(_BATCHINGS_THAT_SWAP)} and 'prefill-first' with "
+            "batching.prefill_rule = 'watermark' do"
         )
-    if (scenario.batching.policy, scenario.batching.prefill_rule) == SGLANG:
-        raise ValueError(
-            f"preemption.mode = {mode!r}: batching.prefill_rule = 'new-token-ratio' retracts, it "
-            "never swaps; 'watermark' does"
-        )
-    if asynchronous:
+    if is_async:
         raise ValueError(
             f"preemption.mode = {mode!r} is not defined with a step in flight: set "
             "engine.async_scheduling = false"
+        )
+
+
+def _check_contiguous(allocator: Allocator, predictor: str, batching: str) -> None:
+    """Refuse what a reservation or a placement cannot do."""
+    if allocator.reservation == Predicted.name and predictor == NoPrediction.name:
+        require_prediction(NoPrediction(), "allocator.reservation = 'predicted'")
+    if allocator.reservation == Predicted.name and batching not in _BATCHINGS_THAT_PREEMPT:
+        raise ValueError(
+            f"allocator.reservation = 'predicted' may be outgrown: batching.policy = {batching!r} "
+            f"makes nobody give way, {' and '.join(_BATCHINGS_THAT_PREEMPT)} do"
+        )
+    if allocator.compaction != "none" and allocator.placement == Buddy.name:
+        raise ValueError(
+            f"allocator.compaction = {allocator.compaction!r} slides runs together, but buddies "
+            "stay at multiples of their size: choose allocator.placement = 'first-fit' or "
+            "'best-fit'"
+        )
+
+
+def check_copy_cost(scenario: Scenario) -> None:
+    """Refuse a cost given by hand without a term that the allocator will ask for.
+
+    Raises
+    ------
+    ValueError
+        With the key that is missing.
+    """
+    allocator = scenario.allocator
+    moves = allocator.reservation == Predicted.name or allocator.compaction != "none"
+    if allocator.kind == "contiguous" and moves and scenario.cost.per_copied_token_ps is None:
+        raise ValueError(
+            "runs may be copied within the pool: cost.source = 'linear' needs "
+            "cost.per_copied_token (0 is allowed)"
         )
 
 
@@ -127,6 +163,10 @@ def keys_set_aside(scenario: Scenario) -> list[str]:
     cost = scenario.cost
     if scenario.preemption.mode == "recompute" and (cost.swap_alpha_ps or cost.swap_bytes_per_s):
         notes.append("preemption.mode = 'recompute' copies nothing: cost.swap_* is unused")
+    if not scenario.prefix_caching():
+        for name, default in (("policy", "lru"), ("capacity", None)):
+            if getattr(scenario.eviction, name) != default:
+                notes.append(f"nothing is cached: eviction.{name} is unused")
     return notes
 
 

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
+from kvsim.policies.eviction import EVICTION
 from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
+    above_zero,
     choice,
+    count_or_inf,
     duration,
     flag,
     fraction,
@@ -38,12 +41,14 @@ if TYPE_CHECKING:
 class Model:
     """``[model]``: bundled name, or the path of a ``config.json``; ``auto`` = its own dtype.
 
-    ``mla = "expanded"``: K and V of every head are stored instead of the latent.
+    ``mla = "expanded"``: K and V of every head are stored instead of the latent. ``num_kv_heads``
+    asks what if: full attention with so many KV heads, the weights as they are.
     """
 
     name: str = key("llama-3.1-8b", text("a bundled model name or the path of a config.json"))
     weight_dtype: str = key("auto", text("'auto' or a weight format such as 'fp8'"))
     mla: str = key("latent", choice("latent", "expanded"))
+    num_kv_heads: int | None = key(None, whole(1, optional=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +77,26 @@ class Cost:
     """``[cost]``: where step times come from.
 
     ``auto`` takes the hardware's profile, else its datasheet; a profile's name or path is taken as
-    it is. The four times are the terms of ``linear``: per step, per prefill token, per decoding
-    request and per context token. ``swap_alpha`` (a copy) and ``swap_bandwidth`` (bytes a second)
-    price the way to the host; ``None``: :mod:`kvsim.sim.host_link`.
+    it is. The times are the terms of ``linear``: per step, per prefill token, per decoding request,
+    per context token, and per token whose KV is copied to another place in the pool.
+    ``attention_factor = "own"`` charges decode attention by the memory layout in use, as far as the
+    profile knows it; ``same`` is one kernel for all layouts. ``swap_alpha`` (a copy) and
+    ``swap_bandwidth`` (bytes a second) price the way to the host; ``None``:
+    :mod:`kvsim.sim.host_link`.
     """
 
     source: str = key(
         "auto",
         text("'auto', 'profile', 'datasheet', 'linear', a profile's name or the path of its file"),
     )
+    attention_factor: str = key("same", choice("same", "own"))
     base_ps: int | None = key(None, duration(), name="base")
     per_prefill_token_ps: int | None = key(None, duration(), name="per_prefill_token")
     per_decode_seq_ps: int | None = key(None, duration(), name="per_decode_seq")
     per_context_token_ps: int | None = key(None, duration(), name="per_context_token")
     swap_alpha_ps: int | None = key(None, duration(), name="swap_alpha")
     swap_bytes_per_s: int | None = key(None, size(), name="swap_bandwidth")
+    per_copied_token_ps: int | None = key(None, duration(), name="per_copied_token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +161,20 @@ class Batching:
 class Allocator:
     """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch.
 
-    ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says and
-    where ``placement`` says; it has no blocks and shares no prefixes. Other kinds leave those two
-    keys aside. ``samples``: the answers to one prompt are ``requests`` of their own (vLLM v1), or one
-    sequence ``group`` whose blocks are shared until they are written (v0).
+    ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says
+    (predictions times ``reservation_margin``) and where ``placement`` says; with ``compaction``
+    runs slide together where that lets the queue's head in. It has no blocks and shares no
+    prefixes. Other kinds leave those keys aside.
+
+    ``samples``: the answers to one prompt are ``requests`` of their own (vLLM v1), or one sequence
+    ``group`` whose blocks are shared until they are written (v0).
     """
 
     kind: str = key("paged", policy(ALLOCATORS))
     reservation: str = key("max", policy(RESERVATIONS))
+    reservation_margin: float = key(1.0, above_zero())
     placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
+    compaction: str = key("none", choice("none", "when-blocked"))
     prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
     samples: str = key("requests", choice("requests", "group"))
@@ -167,9 +182,14 @@ class Allocator:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``[eviction]``: which unreferenced cached block goes first."""
+    """``[eviction]``: which unreferenced cached block goes first, and how many there may be.
 
-    policy: str = key("lru", choice("lru", later="fifo, lfu, slru, s3-fifo, sieve, gdsf, ..."))
+    ``capacity`` in blocks; ``"none"``: what the pool has room for; ``inf``: evicted content stays
+    findable without memory and comes back at no cost, the ceiling of what a cache can give.
+    """
+
+    policy: str = key("lru", policy(EVICTION))
+    capacity: float | None = key(None, count_or_inf())
 
 
 @dataclass(frozen=True, slots=True)

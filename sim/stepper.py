@@ -29,6 +29,7 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
+from kvsim.sim.next_use import NextUse
 from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
@@ -107,7 +108,14 @@ class Stepper:
         self.recorder = recorder
         self.num_audited = 0
         work = StepWorkCost(cost, config)
-        context = PolicyContext(config, cost=work, link=link, seed=seed, truth=requests)
+        context = PolicyContext(
+            config,
+            cost=work,
+            link=link,
+            seed=seed,
+            truth=requests,
+            future=NextUse(requests),
+        )
         self._predictor = build(PREDICTORS.find(config.predictor), context)
         context = replace(context, predictor=self._predictor)
         allocator = make_allocator(context)
@@ -115,7 +123,7 @@ class Stepper:
             context, cached_tokens=lambda sequence: allocator.find_hit(sequence).tokens
         )
         self.state = SchedulerState(
-            replace(context, truth=None),
+            replace(context, truth=None, future=None),
             allocator,
             build(QUEUE_ORDERS.find(config.policy), context),
             VICTIMS.find(config.victim),
@@ -137,6 +145,7 @@ class Stepper:
         self._fragmented = False
         self.cause = "step"
         self._ends_together = False
+        self._num_copied = 0
         self.last_call_ps = -1
         self._windows = [
             group.sliding_window for group in config.kv_groups if group.sliding_window is not None
@@ -247,7 +256,8 @@ class Stepper:
         else:
             out = (*state.swapped, *state.waiting)
             sequence = next(waiting for waiting in out if waiting.index == index)
-            self._withdraw(sequence, now_ps)
+            self._withdraw(sequence)
+            self.recorder.queue(now_ps, self._num_waiting)
         sequence.aborted = True
         self.recorder.aborted(index, now_ps)
 
@@ -292,6 +302,7 @@ class Stepper:
         )
         if self._link is not None:
             duration_ps = self._with_copies(step, duration_ps)
+        duration_ps += self._copy_ps()
         recorder.num_steps += 1
         recorder.num_steps_outside += not inside
         start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
@@ -322,10 +333,22 @@ class Stepper:
             sequence.last_block_ps = now_ps
             self._judge(sequence, hit_tokens)
 
+    def _copy_ps(self) -> int:
+        """Duration of what the call copied within the pool, before its step."""
+        relocations = self.state.allocator.relocations
+        if relocations is None:
+            return 0
+        copied = relocations.copied_tokens - self._num_copied
+        copy_ps = self._cost.copy_ps(copied)
+        self._num_copied += copied
+        self.recorder.copy_ps += copy_ps
+        self.recorder.relocations = relocations
+        return copy_ps
+
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""
         sequence = self._head()
-        self._withdraw(sequence, now_ps)
+        self._withdraw(sequence)
         self._refuse(sequence, "does not fit even when nothing else runs", now_ps)
 
     def _refuse(self, sequence: Sequence, reason: str, now_ps: int) -> None:
@@ -333,6 +356,7 @@ class Stepper:
         sequence.aborted = True
         self.recorder.refused(sequence.index, reason)
         self._refused.append(sequence.index)
+        self.recorder.queue(now_ps, self._num_waiting)
 
     @property
     def _num_waiting(self) -> int:
@@ -343,7 +367,7 @@ class Stepper:
         """Who is next to enter."""
         return self.state.swapped[0] if self.state.swapped else self.state.waiting.head()
 
-    def _withdraw(self, sequence: Sequence, now_ps: int) -> None:
+    def _withdraw(self, sequence: Sequence) -> None:
         """Take a sequence that does not run out of the engine."""
         state = self.state
         if sequence in state.swapped:
@@ -351,7 +375,6 @@ class Stepper:
             forget_swapped(state, sequence)
         else:
             state.waiting.remove(sequence)
-        self.recorder.queue(now_ps, self._num_waiting)
 
     def _judge(self, sequence: Sequence, hit_tokens: int) -> None:
         """A victim runs again: tell the mode, and note whether its choice was right."""
@@ -389,7 +412,7 @@ class Stepper:
         if self._num_barren > 2 * (in_system + self._recompute_calls):
             self._num_barren = 0
             sequence = step.preempted[-1].sequence
-            self._withdraw(sequence, now_ps)
+            self._withdraw(sequence)
             self._refuse(sequence, "it and others put each other out and get no further", now_ps)
 
     def _is_done(self, sequence: Sequence) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.allocators.placement import make_placement
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.eviction import make_order
 from kvsim.policies.guards.allocator import GuardedAllocator
 from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry, build
@@ -20,15 +22,23 @@ if TYPE_CHECKING:
 
 
 def _paged(context: PolicyContext) -> Allocator:
-    return PagedAllocator(context.config)
+    """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
+    config = context.config
+    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
+    if own_queue or not config.enable_prefix_caching:
+        return PagedAllocator(config)
+    return PagedAllocator(config, make_order(config.eviction, context))
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
+    """One run of token slots a sequence, as long as a reservation says (Orca)."""
     config = context.config
     assert config.block_size == 1, "a contiguous pool is counted in slots"
     return ContiguousAllocator(
         build(RESERVATIONS.find(config.reservation), context),
         make_placement(config.placement, config.usable_blocks),
+        config.max_model_len,
+        compacts=config.compaction == "when-blocked",
     )
 
 

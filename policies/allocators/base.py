@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.allocators.relocations import Relocations
     from kvsim.policies.sequence import Sequence
 
 
@@ -45,10 +46,12 @@ class Usage(NamedTuple):
 class Allocator(Protocol):
     """KV memory of one engine. Sequences own memory from ``admit`` to ``release``.
 
-    ``uses_oracle``: decisions rest on true lengths.
+    ``uses_oracle``: decisions rest on true lengths. ``relocations``: what was moved, ``None``
+    where nothing ever is; what it copied by a scheduling call lengthens that call's step.
     """
 
     uses_oracle: bool
+    relocations: Relocations | None
 
     @property
     def num_evicted(self) -> int:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvsim.policies.allocators.cached_blocks import Use
+
 if TYPE_CHECKING:
     from kvsim.policies.allocators.block_pool import Block, BlockPool
     from kvsim.policies.sequence import Sequence
@@ -102,12 +104,25 @@ class GroupTables:
         )
 
     def admit(self, sequence: Sequence, hit: list[Block], hit_tokens: int) -> None:
-        """Start a table with a hit: the part inside the window is referenced, the rest null."""
+        """Start a table with a hit: the part inside the window is referenced, the rest null.
+
+        Absent blocks stand for themselves until :meth:`restore`.
+        """
         skipped = min(self.skipped(hit_tokens), len(hit))
+        use = _use_of(sequence)
         for block in hit[skipped:]:
-            self._pool.touch(block)
+            if block is not self._pool.absent:
+                self._pool.touch(block, use)
         self.tables[sequence.index] = [self._pool.null] * skipped + hit[skipped:]
         self._num_keyed[sequence.index] = len(hit)
+
+    def restore(self, sequence: Sequence) -> None:
+        """Take blocks for the absent ones of a hit: their content is back, at no cost."""
+        table = self.tables[sequence.index]
+        for index, block in enumerate(table):
+            if block is self._pool.absent:
+                table[index] = self._pool.take(1)[0]
+                self._set_key(sequence, index)
 
     def extend(self, sequence: Sequence, tokens: int) -> None:
         """Take the blocks that ``tokens`` computed tokens need."""
@@ -132,9 +147,21 @@ class GroupTables:
         for index in range(first, upto):
             block = table[index]
             if block is not self._pool.null and self._keeps(sequence, index):
-                key = sequence.block_key(index, self._block_size)
-                self._pool.set_key(block, (self._group, key))
+                self._set_key(sequence, index)
         self._num_keyed[sequence.index] = max(first, upto)
+
+    def _set_key(self, sequence: Sequence, index: int) -> None:
+        """Give a block its key; in a chain of full attention the block before it is its parent."""
+        parent = None
+        if self.window is None and index:
+            parent = (self._group, sequence.block_key(index - 1, self._block_size))
+        self._pool.set_key(
+            self.tables[sequence.index][index],
+            (self._group, sequence.block_key(index, self._block_size)),
+            parent=parent,
+            past=index * self._block_size,
+            use=_use_of(sequence),
+        )
 
     def _keeps(self, sequence: Sequence, index: int) -> bool:
         """Whether the retention rule gives block ``index`` a key (window groups only)."""
@@ -178,3 +205,8 @@ class GroupTables:
         for table in self.tables.values():
             for block in table:
                 assert block is self._pool.null or block.ref_count > 0, f"{block} is held but free"
+
+
+def _use_of(sequence: Sequence) -> Use:
+    """Priorities of requests are vLLM's: lower is sooner."""
+    return Use(sequence.index, -sequence.priority, counts=not sequence.num_preemptions)

@@ -15,16 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.allocators.relocations import Relocations
+    from kvsim.policies.eviction import EvictionOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
 
 
 class PagedAllocator:
-    """Block tables and prefix cache of one engine; see the module docstring."""
+    """Block tables and prefix cache of one engine; see the module docstring.
+
+    ``order``: which cached block goes first, ``None`` = LRU as vLLM's free queue has it.
+    """
 
     uses_oracle = False
+    relocations: Relocations | None = None
 
-    def __init__(self, config: SchedulerConfig) -> None:
+    def __init__(self, config: SchedulerConfig, order: EvictionOrder[Block] | None = None) -> None:
         self._block_size = config.block_size
         self._max_model_len = config.max_model_len
         self._caching = config.enable_prefix_caching
@@ -33,6 +39,9 @@ class PagedAllocator:
         self.pool = BlockPool(
             config.num_gpu_blocks,
             unkeyed_to_front=config.freed_blocks_without_key == "front",
+            block_size=config.block_size,
+            order=order,
+            capacity=config.eviction_capacity if self._caching else None,
         )
         in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
         self.groups = [
@@ -123,6 +132,8 @@ class PagedAllocator:
             sequence.junction_blocks = hit.full_tokens // self._block_size
         for group, blocks in zip(self.groups, hit.blocks, strict=True):
             group.admit(sequence, blocks, hit.tokens)
+        for group in self.groups:
+            group.restore(sequence)
         for group in self.groups:
             group.extend(sequence, hit.tokens + new_tokens)
         self.set_keys(sequence, min(hit.tokens + new_tokens, sequence.known))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.eviction import KeyedOrder, make_order
+from kvsim.policies.eviction import make_order
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.token_run import TokenRun
@@ -55,8 +55,7 @@ class RadixCache:
         if not 1 <= page_size <= pool_tokens or pool_tokens % page_size:
             msg = f"pool_tokens is {pool_tokens}; allowed are multiples of page_size {page_size}"
             raise ValueError(msg)
-        order: KeyedOrder[Node] = make_order(policy)
-        self.tree = RadixTree(page_size, order)
+        self.tree = RadixTree(page_size, make_order(policy))
         self.pool_tokens = pool_tokens
         self.num_free = pool_tokens
         self._leases: set[Lease] = set()
@@ -76,6 +75,7 @@ class RadixCache:
             self.tree.unlock(node)
             return Admission(hit, needed, evicted, None)
         self.num_free -= needed
+        self.tree.access(node)
         lease = Lease(node, hit, needed, priority)
         self._leases.add(lease)
         return Admission(hit, needed, evicted, lease)

@@ -45,6 +45,16 @@ class Node:
         self.num_locks = 0
         self.priority = priority
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the run."""
+        return len(self.run)
+
+    @property
+    def past(self) -> int:
+        """Tokens before it."""
+        return self.run.start
+
     def __repr__(self) -> str:
         return f"<node {self.run.start}-{self.run.stop} locks={self.num_locks}>"
 
@@ -121,6 +131,11 @@ class RadixTree:
         self._consider(node)
         return num_there
 
+    def access(self, node: Node) -> None:
+        """An admission uses a node and all above it; O(depth)."""
+        for step in self._path_up(node):
+            self._order.referenced(step)
+
     def lock(self, node: Node) -> None:
         """Protect a node and all above it; O(depth)."""
         for step in self._path_up(node):
@@ -149,13 +164,14 @@ class RadixTree:
         sizes: list[int] = []
         dropped = 0
         while dropped < num_tokens:
-            node = self._order.pop()
+            node = self._order.victim()
             if node is None:
                 break
             parent = node.parent
             assert parent is not None, "the root is no candidate"
             del parent.children[node.run.head(self.page_size)]
             self.num_evictable -= len(node.run)
+            self._order.evicted(node)
             self._consider(parent)
             sizes.append(len(node.run))
             dropped += len(node.run)
@@ -216,6 +232,8 @@ class RadixTree:
         parent.children[upper.run.head(self.page_size)] = upper
         node.run, node.parent = node.run.after(num_tokens), upper
         upper.children[node.run.head(self.page_size)] = node
+        self._order.split(node, upper)
+        self._consider(node)
         return upper
 
     def _append(self, parent: Node, run: TokenRun, priority: int) -> Node:
@@ -224,6 +242,7 @@ class RadixTree:
         node.num_hits = 1
         parent.children[run.head(self.page_size)] = node
         self.num_evictable += len(run)
+        self._order.inserted(node)
         self._consider(parent)
         return node
 
@@ -235,7 +254,9 @@ class RadixTree:
 
     def _consider(self, node: Node) -> None:
         """Tell the order whether a node is a candidate, and that its facts may have changed."""
-        if node.num_locks or node.children or node.parent is None:
-            self._order.discard(node)
+        if node.parent is None:
+            return
+        if node.num_locks or node.children:
+            self._order.held(node)
         else:
-            self._order.put(node)
+            self._order.released(node)

@@ -18,6 +18,7 @@ from kvsim.policies.batching.swapping import bring_back, put_out
 if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Hit
     from kvsim.policies.batching.base import SchedulerState
+    from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
 
 
@@ -30,7 +31,7 @@ class MixedRunningFirst:
         """One scheduling call."""
         step = ScheduledStep()
         cap = self._chunk_cap(state)
-        budget = self._serve_running(state, step, cap, self._budget(state))
+        budget = self._serve_running(state, step, cap, self.token_budget(state.config))
         if step.preempted:
             step.waits_for = "blocks"
             return step
@@ -40,9 +41,10 @@ class MixedRunningFirst:
             self._admit_waiting(state, step, cap, budget)
         return step
 
-    def _budget(self, state: SchedulerState) -> int:
-        """Most tokens of the step."""
-        return state.config.max_num_batched_tokens
+    @staticmethod
+    def token_budget(config: SchedulerConfig) -> int:
+        """Most tokens of a step."""
+        return config.max_num_batched_tokens
 
     def _chunk_cap(self, state: SchedulerState) -> int:
         """Most tokens one sequence may get in this step (long-prefill threshold)."""
@@ -109,7 +111,8 @@ class MixedRunningFirst:
                 returned = item.num_tokens
                 del step.items[number]
                 break
-        put_out(state, step, victim, lambda sequence: self._requeue(state, sequence))
+        if not put_out(state, step, victim):
+            self._requeue(state, victim)
         return place, returned
 
     def _requeue(self, state: SchedulerState, victim: Sequence) -> None:

@@ -10,8 +10,8 @@ runs or not. A prompt for which even the empty pool would not is dropped.
 
 Decode: a running sequence needs a free block even where its last one has room (the engine counts
 the block that it touches); where there is none the victim goes, its blocks too, and returns to the
-front of the queue. Where victims are swapped out, nobody new enters until all are back; they come
-back behind a decode in which nobody was put out, first out first.
+front of the queue, or to the host. Who is on the host comes back behind a decode that preempted
+nobody, under the same watermark; while anybody is there no prompt enters.
 
 :class:`~kvsim.policies.batching.new_token_ratio.NewTokenRatio` has the same frame with SGLang's
 rules.
@@ -46,8 +46,15 @@ class PrefillFirst(MixedRunningFirst):
             if step.preempted:
                 step.waits_for = "blocks"
             elif state.swapped:
-                bring_back(state, step, lambda _sequence: 1, state.config.max_num_seqs)
+                self._bring_back(state, step)
         return step
+
+    def _bring_back(self, state: SchedulerState, step: ScheduledStep) -> None:
+        """Let those on the host decode again; nobody new enters in such a step."""
+        budget = state.config.max_num_batched_tokens - step.num_tokens
+        bring_back(state, step, lambda _: 1, budget, idle_too=True)
+        if step.waits_for is None and len(state.waiting):
+            step.waits_for = "admission rule"
 
     def _prefill(self, state: SchedulerState, step: ScheduledStep) -> None:
         """Admit whole prompts."""

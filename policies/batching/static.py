@@ -38,7 +38,7 @@ class Static(IterationLevel):
     def compose(self, state: SchedulerState) -> ScheduledStep:
         """Go on with the batch, or form the next one."""
         step = ScheduledStep(ends_together=True)
-        cap, budget = self._chunk_cap(state), self._budget(state)
+        cap, budget = self._chunk_cap(state), self.token_budget(state.config)
         if state.running:
             self._serve_running(state, step, cap, budget)
             if len(state.waiting):

@@ -38,16 +38,11 @@ if TYPE_CHECKING:
             ...
 
 
-def put_out(
-    state: SchedulerState,
-    step: ScheduledStep,
-    victim: Sequence,
-    requeue: Callable[[Sequence], None],
-) -> None:
+def put_out(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> bool:
     """Take a victim's blocks: to the host where the mode says so, else for good.
 
-    It is out of ``running`` already. Only who was swapped keeps its computed tokens; others go to
-    where ``requeue`` puts them.
+    It is out of ``running`` already. Only who was swapped keeps its computed tokens; False: it has
+    to wait again.
     """
     mode = state.mode
     num_blocks = state.allocator.num_held(victim)
@@ -62,16 +57,21 @@ def put_out(
     else:
         state.allocator.release(victim)
         victim.computed = 0
-        requeue(victim)
+    return swapped
 
 
 def bring_back(
-    state: SchedulerState, step: ScheduledStep, chunk_of: Callable[[Sequence], int], budget: int
+    state: SchedulerState,
+    step: ScheduledStep,
+    chunk_of: Callable[[Sequence], int],
+    budget: int,
+    *,
+    idle_too: bool = False,
 ) -> int:
     """Let swapped sequences run again as far as seats, budget and blocks reach.
 
-    ``chunk_of``: tokens that a sequence can use in this step. Returns the budget left; who is still
-    out waits for ``step.waits_for``.
+    ``chunk_of``: tokens that a sequence can use in this step; ``idle_too``: the watermark counts
+    where nobody runs, too. Returns the budget left; who is still out waits for ``step.waits_for``.
     """
     allocator = _swapping(state)
     while state.swapped:
@@ -83,7 +83,7 @@ def bring_back(
             break
         sequence = state.swapped[0]
         tokens = min(chunk_of(sequence), budget)
-        idle = not state.running
+        idle = not state.running and not idle_too
         step.waits_for = allocator.swap_in_refusal(sequence, tokens, idle=idle)
         if step.waits_for is not None:
             break

@@ -25,6 +25,7 @@ class GuardedAllocator(Guard["Allocator"]):
     def __init__(self, name: str, policy: Allocator, context: PolicyContext) -> None:
         super().__init__(name, policy, context)
         self.uses_oracle = bool(getattr(policy, "uses_oracle", False))
+        self.relocations = getattr(policy, "relocations", None)
         self._owners: dict[int, Sequence] = {}
         num_groups = len(context.config.kv_groups)
         self._num_groups = num_groups

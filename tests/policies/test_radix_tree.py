@@ -158,13 +158,13 @@ def broken(change: str) -> RadixTree:
     elif change == "locks":
         leaf.num_locks = 1
     elif change == "candidate":
-        tree._order.discard(leaf)
+        tree._order.held(leaf)
     elif change == "evictable":
         tree.num_evictable += 1
     elif change == "protected":
         tree.num_protected += 1
     elif change == "gone":
-        tree._order.put(Node(run("zz"), tree.root, 0))
+        tree._order.released(Node(run("zz"), tree.root, 0))
     elif change == "gap":
         parent.run = parent.run.first(0)
         tree.root.children = {parent.run.head(2): parent}

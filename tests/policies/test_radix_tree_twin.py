@@ -31,6 +31,8 @@ class Facts:
     num_hits: int
     priority: int = 0
     num_locks: int = 0
+    num_tokens: int = 0
+    past: int = 0
 
 
 class NaiveTree:
@@ -101,6 +103,8 @@ class NaiveTree:
             ]
             if not leaves:
                 break
+            for end in leaves:
+                self.ends[end].past = len(self.above(end))
             victim = min(leaves, key=lambda end: self.key(self.ends[end]))
             sizes.append(self.size(victim))
             del self.ends[victim]

@@ -137,12 +137,15 @@ def test_the_watermark_holds_for_those_that_return_unless_nobody_runs() -> None:
     calls = Calls(4, num_gpu_blocks=7, watermark=0.3)  # 6 usable, 2 of them kept
     assert calls.call() == [(0, 4)]
     victim = calls.state.running.pop()
-    put_out(calls.state, calls.step, victim, calls.state.waiting.push_preempted)
+    put_out(calls.state, calls.step, victim)
     refusal = calls.allocator.swap_in_refusal
     assert refusal(victim, 12, idle=False) is None  # 4 blocks
     assert refusal(victim, 13, idle=False) == "admission rule"
     assert refusal(victim, 13, idle=True) is None
     assert refusal(victim, 21, idle=True) == "blocks"
+    assert bring_back(calls.state, calls.step, lambda _: 13, 40, idle_too=True) == 40
+    assert calls.step.waits_for == "admission rule"
+    assert bring_back(calls.state, calls.step, lambda _: 13, 40) == 27
 
 
 def test_who_preempts_itself_is_swapped_and_comes_back_alone() -> None:
@@ -166,7 +169,7 @@ def test_shared_blocks_are_copied_and_are_duplicates_afterwards() -> None:
 
     victim = calls.state.running.pop()
     step = ScheduledStep()
-    put_out(calls.state, step, victim, calls.state.waiting.push_preempted)
+    put_out(calls.state, step, victim)
     assert step.preempted[0].swapped_blocks == 3  # the shared ones as well
     assert [block.ref_count for block in shared] == [1, 1]
     assert calls.allocator.pool.num_duplicates == 0
@@ -194,7 +197,7 @@ def test_a_window_comes_back_without_what_fell_out_of_it() -> None:
     victim = calls.state.running.pop()
     held = nulls()
     assert held == [[False] * 6, [True] * 4 + [False] * 2]
-    put_out(calls.state, calls.step, victim, calls.state.waiting.push_preempted)
+    put_out(calls.state, calls.step, victim)
     assert calls.out() == [(0, 8)]
     assert calls.allocator.pool.num_free == 13
     assert calls.call() == [(0, 1)]

@@ -81,6 +81,7 @@ def test_swap_space_is_counted_in_blocks_of_a_rank() -> None:
     halves = swapping(engine__tensor_parallel_size=2, preemption__swap_space="1GiB")
     assert halves.config.num_host_blocks == 1024
     assert "swap space holds 1,024 blocks; a block is 64 copies, shared ones too" in halves.notes
+    assert any("read and not compared with its logs" in note for note in halves.notes)
     assert swapping(preemption__swap_space=0).config.num_host_blocks == 0
     without = set_up(Scenario.load("vllm-0.32"))
     assert (without.config.num_host_blocks, without.link) == (0, None)
@@ -98,6 +99,11 @@ def test_swap_space_is_counted_in_blocks_of_a_rank() -> None:
             {"preemption.mode": "auto", "allocator.kind": "contiguous", "engine.kv_memory": "9GiB"},
             r"mode = 'auto' copies blocks .*: allocator.kind = 'contiguous' cannot",
         ),
+        (
+            {"batching.policy": "no-evict"},
+            "'no-evict' brings nobody back from the host, mixed-running-first, iteration-level",
+        ),
+        ({"batching.policy": "prefill-first"}, "with batching.prefill_rule = 'watermark' do"),
         (
             {"hardware.name": "cpu-laptop", "memory.total": "64GiB"},
             "cpu-laptop has no link to a host, give its bytes a second as cost.swap_bandwidth",

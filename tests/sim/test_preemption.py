@@ -118,6 +118,42 @@ def test_copies_beside_the_step() -> None:
     assert recorder.copying_ps == 2 * US
 
 
+def test_engine_v0_admits_nobody_while_anybody_is_out() -> None:
+    """And whoever comes back has a decode step before the next prompt has its own."""
+    trace = make_trace((8, 4), (7, 4), (1, 1))
+    trace.arrival_ns[2] = 2000
+    config = make_config(batching="prefill-first", prefill_rule="watermark", watermark=0.01)
+    assert plan_of(trace, config) == [
+        "0-1: 0+8 1+7",
+        "1-3: 0+1 -1",
+        "3-4: 0+1",  # 1 block is free: r2 would fit, but r1 is out
+        "4-5: 0+1 .0",
+        "5-7: 1+1",
+        "7-8: 2+1 .2",
+        "8-9: 1+1",
+        "9-10: 1+1 .1",
+    ]
+
+
+def test_engine_v0_keeps_its_watermark_for_those_that_return() -> None:
+    config = make_config(batching="prefill-first", prefill_rule="watermark", watermark=0.4)
+    assert plan_of(make_trace((4, 9), (4, 6)), config) == [
+        "0-1: 0+4 1+4",  # 2 of 4 blocks stay free
+        "1-2: 0+1 1+1",
+        "2-4: 0+1 -1",  # r0 has room, but the engine wants a free block for everybody
+        "4-5: 0+1",  # 2 are free and r1 needs 2
+        "5-6: 0+1",
+        "6-7: 0+1",
+        "7-8: 0+1",
+        "8-9: 0+1",
+        "9-10: 0+1 .0",
+        "10-12: 1+1",
+        "12-13: 1+1",
+        "13-14: 1+1",
+        "14-15: 1+1 .1",
+    ]
+
+
 def test_a_full_host_computes_again() -> None:
     recorder = stepped(TWO, make_config(num_host_blocks=1)).recorder
     assert (recorder.num_preemptions, recorder.num_swaps, recorder.num_host_full) == (1, 0, 1)

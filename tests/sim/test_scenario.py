@@ -181,7 +181,7 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("engine.kv_memory=0", "expected a size above 0"),
         ("engine.kv_groups=[1, 2.0]", r"expected a list of \"full\" and window sizes"),
         ("slo.ttft=2", "slo.ttft = 2: has no unit: expected a time with its unit"),
-        ("eviction.policy=lfu", "eviction.policy = 'lfu': expected 'lru'"),
+        ("eviction.policy=lur", "eviction.policy = 'lur': expected one of lru, fifo"),
         ("batching.policy=dynamic", "expected one of mixed-running-first, iteration-level"),
         ("preemption.mode=spill", "expected 'recompute' or 'swap' or 'auto'"),
         ("preemption.swap_space=none", "expected a size such as"),

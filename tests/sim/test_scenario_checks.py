@@ -48,20 +48,81 @@ def test_presets(reservation: str) -> None:
     assert len(told) == (reservation != "max")
 
 
-def test_a_run_says_what_it_knows_and_why_it_was_stepped_through() -> None:
+def test_a_run_says_what_it_knows_and_how_it_ran() -> None:
     trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([5, 7]))
     run = simulate(trace, Scenario.load("orca-oracle").with_values(SMALL), audit=True)
     text = "\n".join(summary_lines(run.summary, run.setup.pool_terms))
     assert "uses oracle knowledge: allocator.reservation = 'oracle'" in text
-    assert "stepper (contiguous reservations are stepped through)" in text
+    assert "leaper (FCFS, one full-attention group" in text
+    assert run.summary["relocations"] is None
+    assert "slid" not in text
     assert "15,728 slots of one token, 12.00 GiB" in text
     memory = run.summary["memory"]
     assert isinstance(memory, dict)
     shares = memory["all_time"]["sosp23_percent"]
     assert list(shares) == ["token", "reserved", "internal", "external"]
     assert sum(shares.values()) == pytest.approx(100)
-    paged = simulate(trace, Scenario.load("vllm-0.12").with_values(ITERATION_LEVEL | SMALL))
-    assert paged.engine.reason == "batching iteration-level is stepped through"
+    paged = simulate(trace, Scenario().with_values(ITERATION_LEVEL | SMALL))
+    assert paged.engine.engine == "leaper"
+
+
+def test_a_run_says_what_it_moved() -> None:
+    trace = Trace(
+        "four",
+        np.zeros(4, np.int64),
+        np.array([10, 5, 10, 10]),
+        np.array([1, 16, 1, 11]),
+    )
+    values = SMALL | {
+        "engine.kv_memory": f"{40 * 800}KiB",
+        "allocator.placement": "first-fit",
+        "allocator.compaction": "when-blocked",
+        "cost.per_copied_token": "1ms",
+    }
+    run = simulate(trace, Scenario.load("orca-oracle").with_values(values), audit=True)
+    assert run.summary["relocations"] == {
+        "grown_in_place": 0,
+        "moved": 0,
+        "moved_bytes": 0,
+        "preempted": 0,
+        "slid": 1,
+        "slid_bytes": 5 * 819_200,
+        "copy_s": 0.005,
+    }
+    text = " ".join(" ".join(summary_lines(run.summary, run.setup.pool_terms)).split())
+    assert "outgrown: 0 grew in place, 0 moved, 0 preempted; 1 slid; 0.00 GiB copied in 5" in text
+    after_the_copy_s = 0.04 + 0.005 + 0.04
+    assert run.requests["ttft_s"].tolist() == pytest.approx([0.04, 0.04, 0.04, after_the_copy_s])
+
+
+def test_outgrown_reservations_grow_move_and_give_way() -> None:
+    """Two answers, foretold to have 5 tokens and then twice what they have, in 60 slots.
+
+    In step 7 both outgrow their 15 slots. The first moves from 0 to 30 and copies 15 tokens; the
+    second has no hole, gives way, comes back a step later, and at last grows in place.
+    """
+    trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([12, 14]))
+    values = SMALL | {
+        "engine.kv_memory": f"{60 * 800}KiB",
+        "allocator.reservation": "predicted",
+        "allocator.placement": "first-fit",
+        "predictor.kind": "quantile",
+        "predictor.prior": 5,
+        "cost.per_copied_token": "1ms",
+    }
+    run = simulate(trace, Scenario.load("orca-max").with_values(values), audit=True)
+    assert run.engine.reason == "predicted reservations may be outgrown: stepped through"
+    assert run.summary["relocations"] == {
+        "grown_in_place": 1,
+        "moved": 1,
+        "moved_bytes": 15 * 819_200,
+        "preempted": 1,
+        "slid": 0,
+        "slid_bytes": 0,
+        "copy_s": 0.015,
+    }
+    assert run.requests["preemptions"].tolist() == [0, 1]
+    assert run.requests["e2e_s"].tolist() == pytest.approx([12 * 0.04 + 0.015, 15 * 0.04 + 0.015])
 
 
 def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
@@ -150,7 +211,33 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
             r"whole blocks: engine.max_num_batched_tokens .=32. must be at least "
             r"engine.block_size .=64.",
         ),
-        ({"allocator.reservation": "guessed"}, "expected one of max, pow2, oracle"),
+        ({"allocator.reservation": "half"}, "expected one of max, pow2, oracle, predicted"),
+        (
+            {**CONTIGUOUS, "allocator.reservation": "predicted", "predictor.kind": "none"},
+            "reservation = 'predicted' needs predicted lengths: predictor.kind = 'none' has none",
+        ),
+        (
+            {
+                **CONTIGUOUS,
+                "allocator.reservation": "predicted",
+                "predictor.kind": "quantile",
+                "batching.policy": "no-evict",
+            },
+            "may be outgrown: batching.policy = 'no-evict' makes nobody give way",
+        ),
+        (
+            {**CONTIGUOUS, "allocator.compaction": "when-blocked"},
+            "buddies stay at multiples of their size: choose allocator.placement = 'first-fit'",
+        ),
+        (
+            {
+                **CONTIGUOUS,
+                "allocator.compaction": "when-blocked",
+                "allocator.placement": "best-fit",
+            },
+            r"may be copied within the pool: cost.source = 'linear' needs cost.per_copied_token",
+        ),
+        ({"allocator.reservation_margin": 0}, "expected a number above 0"),
         ({"allocator.placement": "slab"}, "expected 'buddy' or 'first-fit' or 'best-fit'"),
     ],
 )

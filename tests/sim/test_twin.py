@@ -15,19 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvsim.policies.allocators import ContiguousAllocator
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
 from kvsim.sim.leap_log import STEPPER_ONLY, LeapLog
-from kvsim.sim.random_scenario import RandomScenario, random_scenario
+from kvsim.sim.random_scenario import RandomScenario, random_scenario, reserved_scenario
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
     from kvsim.sim.recorder import Recorder
+    from kvsim.sim.stepper import Flight, Stepper
 
 
 scenarios = st.randoms(use_true_random=False).map(random_scenario)
+reserved_scenarios = st.randoms(use_true_random=False).map(reserved_scenario)
 
 
 _COLUMNS = (
@@ -53,6 +56,7 @@ _NUMBERS = (
     "num_steps_outside",
     "num_evicted_blocks",
     "num_preemptions",
+    "peak_running",
     "refusals",
     "end_ps",
 )
@@ -103,10 +107,17 @@ def with_promises(scenario: RandomScenario) -> RandomScenario:
     return scenario._replace(config=config)
 
 
+@given(reserved_scenarios)
+@settings(max_examples=max(200, settings().max_examples))
+def test_leaps_over_reservations_are_equal_in_every_integer(scenario: RandomScenario) -> None:
+    assert_twins(scenario)
+
+
 @pytest.mark.parametrize("seed", range(0, 100, 5))
 def test_twins_on_fixed_seeds(seed: int) -> None:
     for one in range(seed, seed + 5):
         assert_twins(random_scenario(Random(one)))
+        assert_twins(reserved_scenario(Random(one)))
 
 
 @given(scenarios)
@@ -123,6 +134,41 @@ def test_unrolled_leaps_are_the_steppers_steps(scenario: RandomScenario) -> None
                 assert ours[field] == value, field
 
 
+class Decisions:
+    """A stepper's listener: who is served and admitted by each call, and what is free then."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[object, ...]] = []
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        allocator = stepper.state.allocator
+        assert isinstance(allocator, ContiguousAllocator)
+        served = [
+            [item.sequence.name, item.num_tokens, item.past, "D" if item.decodes else "P"]
+            for item in flight.items
+        ]
+        admitted = [[a.sequence.name, 0, "new"] for a in flight.step.admitted]
+        self.rows.append((served, admitted, allocator.placement.num_free))
+
+    def planned(self, *_call: object) -> None:
+        pass
+
+    def applied(self, *_results: object) -> None:
+        pass
+
+
+@given(reserved_scenarios)
+@settings(max_examples=100)
+def test_unrolled_leaps_over_reservations_are_the_steppers_steps(scenario: RandomScenario) -> None:
+    trace, config, cost, max_tokens = scenario
+    leaps, steps = LeapLog(trace), Decisions()
+    run(trace, config, cost, max_tokens=max_tokens, leap_listener=leaps)
+    run(trace, config, cost, max_tokens=max_tokens, listener=steps)
+    calls = [record for record in leaps.records if "sched" in record]
+    fields = ("sched", "admitted", "free_after_schedule")
+    assert [tuple(record[field] for field in fields) for record in calls] == steps.rows
+
+
 def test_the_scenarios_are_tight() -> None:
     """Guard of the guards: preemptions, hits, duplicates and stop tokens do occur."""
     preemptions = hits = duplicates = unforeseen = 0
@@ -137,6 +183,20 @@ def test_the_scenarios_are_tight() -> None:
     assert hits > 1000
     assert duplicates > 10
     assert unforeseen > 500
+
+
+def test_the_reservations_are_tight() -> None:
+    """Guard of the guards: holes, round-up, unfilled slots, stuck requests and waits do occur."""
+    seen = dict.fromkeys(("hole", "padding", "never", "waiting"), 0)
+    stuck = 0
+    for seed in range(150):
+        trace, config, cost, max_tokens = reserved_scenario(Random(seed))
+        recorder = run(trace, config, cost, max_tokens=max_tokens).recorder
+        for name in seen:
+            seen[name] += sum(recorder.windows[name]) > 0
+        stuck += any("even when nothing" in reason for reason in recorder.refusals.values())
+    assert min(seen.values()) > 15, seen
+    assert stuck > 5
 
 
 def test_an_arrival_is_seen_between_steps_of_no_length() -> None:
