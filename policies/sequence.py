@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Sequence:
-    """One request in the engine.
+    """One request in the engine, of one sequence or of a group of ``width`` equally long ones.
+
+    A group's ``known`` and ``computed`` are those of each of its sequences; ``beams`` tells whether
+    these may take each other's place.
 
     ``known`` = prompt + sampled tokens; ``computed`` = leading tokens that have KV, or are
     promised it by a step already scheduled; ``owed`` = tokens that steps in flight will sample;
@@ -27,6 +30,7 @@ class Sequence:
         "_public_keys",
         "aborted",
         "arrival_ps",
+        "beams",
         "computed",
         "in_flight",
         "index",
@@ -44,6 +48,7 @@ class Sequence:
         "prompt_tokens",
         "reserved",
         "user",
+        "width",
     )
 
     def __init__(
@@ -56,6 +61,9 @@ class Sequence:
         priority: int,
         public_keys: SequenceOf[Hashable],
         user: str = "",
+        width: int = 1,
+        *,
+        beams: bool = False,
     ) -> None:
         self.index = index
         self.name = name
@@ -77,6 +85,12 @@ class Sequence:
         self.reserved = 0
         self._public_keys = public_keys
         self.user = user
+        self.width = width
+        self.beams = beams
+
+    def num_scheduled(self, tokens: int) -> int:
+        """Tokens of a step in which each sequence computes so many: a prompt's are of all."""
+        return tokens if self.computed < self.prompt_tokens else tokens * self.width
 
     def block_key(self, block: int, block_size: int) -> Hashable:
         """Key of full block ``block``; its tokens must be known."""

@@ -210,7 +210,7 @@ def run(
     requests = Requests(trace, config, max_tokens)
     span_ps = max(requests.arrival_ps, default=0)
     grows_steadily = (config.allocator, config.batching) == ("paged", "mixed-running-first")
-    max_flips = MAX_FLIPS if grows_steadily else None
+    max_flips = MAX_FLIPS if grows_steadily and config.samples == "requests" else None
     recorder = Recorder(len(trace), span_ps, max_flips=max_flips)
     recorder.arrival_ps = requests.arrival_ps
     able, reason = can_leap(config, requests)

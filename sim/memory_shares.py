@@ -114,8 +114,8 @@ def primitives(totals: Mapping[str, int], blocked: int, pool: PoolShape) -> dict
 def sharing(totals: Mapping[str, int], pool: PoolShape) -> dict[str, float | None]:
     """What owners save because some of their blocks have several; ``None`` where nothing is owned.
 
-    ``factor`` = logical / physical, ``savings_percent`` = 100 (1 - physical / logical); *logical* is
-    what owners hold, each counting all of its blocks, *physical* what they take of the pool.
+    ``factor`` = logical / physical, ``savings_percent`` = 100 (1 - physical / logical). *Logical*
+    is what owners hold, each counting all of its blocks, *physical* what they take of the pool.
     """
     usable = (pool.num_blocks - pool.num_null_blocks) * pool.block_size
     physical = usable * totals["window"] - totals["blank"] - totals["cached"]

@@ -69,6 +69,7 @@ def summarise_run(
         "preemptions": _preemptions(columns, recorder),
         "host": _host(recorder, pool),
         "relocations": _relocations(recorder, pool),
+        "copy_on_write": _copy_on_write(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
         "prediction": prediction_quality(recorder, predictor),
@@ -279,6 +280,14 @@ def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
         "slid": counts.num_slid,
         "slid_bytes": counts.slid_tokens * pool.block_bytes,
         "copy_s": recorder.copy_ps / PS_PER_S,
+    }
+
+
+def _copy_on_write(recorder: Recorder, pool: PoolShape) -> Summary:
+    return {
+        "blocks": recorder.copied_on_write_blocks,
+        "bytes": recorder.copied_on_write_blocks * pool.block_bytes,
+        "copy_s": recorder.copy_on_write_ps / PS_PER_S,
     }
 
 

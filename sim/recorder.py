@@ -82,6 +82,8 @@ class Recorder:
         first admission, -1 where nobody predicts. Times are -1 until they happen.
     further_tokens : array, one entry a request
         Tokens of a request's other samples, beside ``output_tokens``.
+    copied_on_write_blocks, copy_on_write_ps : int
+        Blocks that sequences of one group shared until one wrote to them, and the time of copies.
     num_prompts : array or None
         How often a request's prompt was let in for the first time; ``None``: once.
     windows : dict of str to list of int
@@ -136,6 +138,7 @@ class Recorder:
         self.stall_ps = column(0)
         self.predicted_tokens = column(-1)
         self.further_tokens = counts()
+        self.copied_on_write_blocks = self.copy_on_write_ps = 0
         self.num_prompts: array[int] | None = None  # set where samples are requests
         self.width_ps = FIRST_WIDTH_PS
         while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
@@ -156,8 +159,7 @@ class Recorder:
         self.num_preemptions = 0
         self.num_swaps = 0
         self.num_host_full = 0
-        self.swapped_out_blocks = 0
-        self.swapped_in_blocks = 0
+        self.swapped_out_blocks = self.swapped_in_blocks = 0
         self.copying_ps = 0
         self.peak_host_blocks = 0
         self.num_judged = {"swap": 0, "recompute": 0}
@@ -381,12 +383,12 @@ class Recorder:
         self.num_judged[choice] += 1
         self.num_right[choice] += right
 
-    def stall(self, index: int, gap_ps: int) -> None:
-        """The gap between two tokens with a preemption in it."""
+    def stall(self, index: int, gap_ps: int, num_gaps: int = 1) -> None:
+        """The gap between two tokens with a preemption in it, of each sequence of a request."""
         self.num_stalls += 1
         self.longest_stall_ps = max(self.longest_stall_ps, gap_ps)
         self.stall_ps[index] += gap_ps
-        self.gaps.add(gap_ps, 1)
+        self.gaps.add(gap_ps, num_gaps)
 
     def aborted(self, index: int, now_ps: int) -> None:
         """The client gave a request up."""

@@ -1,16 +1,16 @@
 """Each sample a request of its own, as vLLM's v1 engine has it (``ParentRequest``, 0.32.0).
 
-A row of the trace that asks for ``n`` answers becomes ``n`` requests that arrive together, in order.
-Their prompt has one and the same ids, so that they hit each other's full blocks where the cache is
-on; answers are anonymous, but that the first sample keeps the ids a trace recorded of its answer.
-All samples of a row have the row's output length.
+A row of the trace that asks for ``n`` answers becomes ``n`` requests that arrive together. Their
+prompt has one and the same ids, so that they hit each other's full blocks where the cache is on;
+answers are anonymous, but that the first sample keeps the ids a trace recorded of its answer. All
+samples of a row have the row's output length.
 
     row        0    1    1    1    2
     request   [0]  [1]  [2]  [3]  [4]      first = 0 1 4
 
-After the run :meth:`Samples.fold` makes one entry a row again: a row is scheduled, and has its first
-token, with the first of its samples that is, and ends with its last one; a row of which a sample is
-unfinished is unfinished, else refused, else aborted. ``output_tokens`` are those of its longest
+After the run :meth:`Samples.fold` makes one entry a row again: a row is scheduled, and gets its
+first token, when the first of its samples does, and ends with the last one; a row of which a sample
+is unfinished is unfinished, else refused, else aborted. ``output_tokens`` are those of its longest
 sample, so that latencies per token are what one reader of one answer sees.
 """
 

@@ -105,6 +105,8 @@ class Engine:
 
     ``num_gpu_blocks_override`` counts the null block; it and ``kv_memory`` (bytes for KV) replace
     what ``gpu_memory_utilization`` would leave. ``entry_point`` picks vLLM's defaults.
+    ``beam_turnover``: share of the tokens after which beams are drawn anew
+    (:mod:`kvsim.sim.beam_tree`).
     """
 
     entry_point: str = key("server", choice("server", "offline"))
@@ -122,6 +124,7 @@ class Engine:
     enable_chunked_prefill: bool = key(True, flag())
     async_scheduling: bool | None = key(None, flag(optional=True))
     kv_groups: tuple[KVGroup, ...] | None = key(None, kv_groups())
+    beam_turnover: float = key(0.05, fraction(above_zero=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
+from kvsim.policies.allocators.grouped import GroupedAllocator
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.allocators.placement import make_placement
 from kvsim.policies.allocators.reservation import RESERVATIONS
@@ -25,9 +26,10 @@ def _paged(context: PolicyContext) -> Allocator:
     """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
     config = context.config
     own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
+    kind = GroupedAllocator if config.samples == "group" else PagedAllocator
     if own_queue or not config.enable_prefix_caching:
-        return PagedAllocator(config)
-    return PagedAllocator(config, make_order(config.eviction, context))
+        return kind(config)
+    return kind(config, make_order(config.eviction, context))
 
 
 def _contiguous(context: PolicyContext) -> Allocator:

@@ -177,12 +177,15 @@ class PagedAllocator:
 
         The watermark counts as at admission (vLLM v0, ``can_swap_in``).
         """
-        tokens = sequence.computed + new_tokens
-        needed = sum(group.num_needed_at_swap_in(sequence, tokens) for group in self.groups)
+        needed = self._num_needed_at_swap_in(sequence, new_tokens)
         if needed > self.pool.num_free:
             return "blocks"
         keep = 0 if idle else self._watermark_blocks
         return "admission rule" if needed + keep > self.pool.num_free else None
+
+    def _num_needed_at_swap_in(self, sequence: Sequence, new_tokens: int) -> int:
+        tokens = sequence.computed + new_tokens
+        return sum(group.num_needed_at_swap_in(sequence, tokens) for group in self.groups)
 
     def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
         """Give it blocks of its own for all it had and ``new_tokens`` more; full ones get keys."""
