@@ -121,11 +121,13 @@ def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
     if trace.prefix is None:
         return
     configs = [set_up(scenario).config for scenario in scenarios.values()]
-    sizes = sorted({config.block_size for config in configs if config.enable_prefix_caching})
+    caching = [config for config in configs if config.enable_prefix_caching]
     named = trace.prefix.block_size
-    if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
-        raise ValueError(
-            f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its ids "
-            f"name {named} tokens, so below {named} a hit rate says nothing of the block size; "
-            f"take multiples of {named}, or one size"
-        )
+    for index in ("hash", "radix"):
+        sizes = sorted({config.block_size for config in caching if config.prefix == index})
+        if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
+            raise ValueError(
+                f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its "
+                f"ids name {named} tokens, so below {named} a hit rate says nothing of the block "
+                f"size; take multiples of {named}, or one size"
+            )

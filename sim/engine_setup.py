@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _BLOCK_SIZE: Final = 16
 _BLOCK_SIZE_ON_CPU: Final = 128
+_PAGE_SIZE: Final = 1
+"""Tokens a page of a radix tree (SGLang 0.5.23)."""
 _OFFLINE_BUDGETS: Final = {8192: 16384, 2048: 8192}
 """Token budget of the offline entry point, by that of the API server."""
 
@@ -159,9 +161,11 @@ def pool_request(scenario: Scenario) -> PoolRequest:
 
 
 def _block_size(scenario: Scenario, hardware: HardwareSpec) -> int:
-    """Tokens a block: given, or vLLM's default; contiguous pools are counted in slots."""
+    """Tokens a block: given, or the engine's default; contiguous pools are counted in slots."""
     if scenario.allocator.kind == "contiguous":
         return 1
+    if scenario.allocator.prefix == "radix":
+        return scenario.engine.block_size or _PAGE_SIZE
     default = _BLOCK_SIZE_ON_CPU if hardware.kind == "cpu" else _BLOCK_SIZE
     return scenario.engine.block_size or default
 

@@ -164,6 +164,9 @@ class Batching:
 class Allocator:
     """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch.
 
+    ``prefix = "radix"`` shares prefixes by SGLang's radix tree instead of vLLM's chained hashes;
+    ``engine.block_size`` is then its page size, 1 where it is not given.
+
     ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says
     (predictions times ``reservation_margin``) and where ``placement`` says; with ``compaction``
     runs slide together where that lets the queue's head in. It has no blocks and shares no
@@ -178,17 +181,18 @@ class Allocator:
     reservation_margin: float = key(1.0, above_zero())
     placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
     compaction: str = key("none", choice("none", "when-blocked"))
-    prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
+    prefix: str = key("auto", choice("auto", "hash", "radix", "none"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
     samples: str = key("requests", choice("requests", "group"))
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``[eviction]``: which unreferenced cached block goes first, and how many there may be.
+    """``[eviction]``: which unreferenced cached block (or node of a radix tree) goes first.
 
-    ``capacity`` in blocks; ``"none"``: what the pool has room for; ``inf``: evicted content stays
-    findable without memory and comes back at no cost, the ceiling of what a cache can give.
+    ``capacity``: most unreferenced blocks that stay cached; ``"none"``: what the pool has room for;
+    ``inf``: evicted content stays findable without memory and comes back at no cost, the ceiling of
+    what a cache can give.
     """
 
     policy: str = key("lru", policy(EVICTION))

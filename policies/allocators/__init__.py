@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
 from kvsim.policies.allocators.grouped import GroupedAllocator
-from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.policies.allocators.paged import PagedAllocator, block_order
 from kvsim.policies.allocators.placement import make_placement
+from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.reservation import RESERVATIONS
-from kvsim.policies.eviction import make_order
 from kvsim.policies.guards.allocator import GuardedAllocator
 from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry, build
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
 def _paged(context: PolicyContext) -> Allocator:
     """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
     config = context.config
-    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
+    if config.prefix == "radix":
+        return RadixAllocator(context)
     kind = GroupedAllocator if config.samples == "group" else PagedAllocator
-    if own_queue or not config.enable_prefix_caching:
-        return kind(config)
-    return kind(config, make_order(config.eviction, context))
+    return kind(config, block_order(context))
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
@@ -64,4 +62,11 @@ def make_allocator(context: PolicyContext) -> Allocator:
     return factory(context) if name in ALLOCATORS.builtins else build(factory, context)
 
 
-__all__ = ["ALLOCATORS", "ContiguousAllocator", "PagedAllocator", "make_allocator"]
+__all__ = [
+    "ALLOCATORS",
+    "ContiguousAllocator",
+    "PagedAllocator",
+    "RadixAllocator",
+    "block_order",
+    "make_allocator",
+]

@@ -95,7 +95,6 @@ def test_varied_keys_stand_on_the_scenario_of_the_options(
     ("options", "message"),
     [
         ((), "there is nothing to compare: give --allocators, --vary or a --preset"),
-        (("--allocators", "radix"), "radix is verified by logs, not yet in a timed engine"),
         (("--allocators", "x"), "'x' is unknown"),
         (("--allocators", "paged", "--scenario", "vllm-0.8"), "both name scenarios"),
         (("--allocators", "paged", "--jobs", "0"), "--jobs is 0; it must be at least 1"),

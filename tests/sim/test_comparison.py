@@ -104,6 +104,19 @@ def test_several_traces_make_a_row_each() -> None:
     assert rows[0].metrics == rows[1].metrics
 
 
+def test_a_tree_beside_hashes() -> None:
+    """Pages of one token beside blocks of 16: two indexes, no sweep of block sizes."""
+    trace = read_trace(bundled_path("chat-2k"), limit=60)
+    rows = compare(trace, scenarios("prefix,radix"), jobs=1).rows
+    prefix, radix = (row.metrics["hit_percent"] for row in rows)
+    assert isinstance(prefix, float)
+    assert isinstance(radix, float)
+    assert 0 < prefix <= radix
+    assert any(note.startswith("hit rates are lower bounds") for note in rows[1].notes)
+    with pytest.raises(ValueError, match="block sizes 1, 16 cannot be compared on chat-2k"):
+        compare(trace, scenarios("radix", "engine.block_size=1,16"), jobs=1)
+
+
 def test_processes_change_nothing(result: Comparison) -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=120)
     seen: list[tuple[int, int]] = []
@@ -123,7 +136,7 @@ def test_all_allocators_get_the_same_bytes() -> None:
     setups = [set_up(scenario) for scenario in compared(bases, NONE).values()]
     assert len({setup.pool.pool_bytes for setup in setups}) == 1
     assert [setup.pool.num_blocks for setup in setups] == [16_000, 1000]
-    planned = compared(allocator_scenarios("orca-oracle,paged,vllm-0.8"), NONE)
+    planned = compared(allocator_scenarios("orca-oracle,paged,radix,vllm-0.8"), NONE)
     assert len({set_up(scenario).pool.pool_bytes for scenario in planned.values()}) == 1
 
 
@@ -143,8 +156,12 @@ def test_varied_keys_multiply() -> None:
 @pytest.mark.parametrize(
     ("allocators", "vary", "message"),
     [
-        ("paged,radix", "", "radix is verified by logs, not yet in a timed engine"),
-        ("paged,lisp", "", "'lisp' is unknown; allowed are paged, prefix and the presets fast"),
+        (
+            "paged,lisp",
+            "",
+            "'lisp' is unknown; allowed are paged, prefix, radix and the presets fast",
+        ),
+        ("radix", "allocator.kind=contiguous", "^radix, alloc.*allocator.prefix cannot be 'radix'"),
         ("paged,paged", "", "names 'paged' twice"),
         ("paged", "engine.block_size", "not of the form table.key=a,b,c"),
         ("paged", "engine.block_size=16,,8", "not of the form table.key=a,b,c"),
