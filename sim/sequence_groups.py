@@ -58,7 +58,9 @@ class SequenceGroups:
 
     def choose_beams(self, sequence: Sequence) -> None:
         """Beams got a token each: they go on from those that survive."""
-        if self._allocator is None or sequence.computed == sequence.prompt_tokens:
+        if self._allocator is None or not sequence.beams:
+            return
+        if sequence.computed == sequence.prompt_tokens:
             return  # first tokens: all come after one prompt
         parents = self._tree.parents(sequence.index, sequence.width)
         if parents is not None:

@@ -228,10 +228,9 @@ class Stepper:
                 sequence.owed -= 1
                 computed = sequence.computed - sequence.owed
                 self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))
+                self._groups.choose_beams(sequence)
                 if self._is_done(sequence):
                     self._leave(sequence, now_ps)
-                elif sequence.beams:
-                    self._groups.choose_beams(sequence)
             if self._is_done(sequence):
                 finished.append(sequence.index)
                 self._predictor.finished(sequence)

@@ -1,8 +1,8 @@
 """Blocks that samples and beams share, as in the PagedAttention paper's Figure 15, for the record.
 
 OPT-13B with 12 GiB of KV; each request asks for 2, 4 or 6 samples, or beams, and all come at once.
-Savings are 1 - physical / logical blocks while requests wait. Samples follow from the lengths alone:
-those of ShareGPT are :mod:`~kvsim.sim.comparison_presets.sosp23_lengths`, of Alpaca log-normals with
+Savings are 1 - physical / logical blocks while requests wait. Those of samples follow from lengths
+alone: ShareGPT's are :mod:`~kvsim.sim.comparison_presets.sosp23_lengths`, Alpaca's log-normals with
 the paper's means, 19 and 58 tokens, and *assumed* spreads, 0.6 and 0.8. How beams survive is
 :mod:`kvsim.sim.beam_tree`, with one turnover for each of the two data sets *fitted* to the figure.
 """
@@ -94,9 +94,9 @@ class Sosp23Sharing:
         columns = tuple(f"width {width}" for width in WIDTHS)
         basis = (
             "lengths are reconstructed from the paper's means, with the spreads of sosp23-fig2 for "
-            "ShareGPT and assumed ones for Alpaca; all samples of a request are equally long. Beams "
-            "are drawn anew after 4 % of the tokens (ShareGPT) and 20 % (Alpaca): FITTED to this "
-            "figure, one number each"
+            "ShareGPT and assumed ones for Alpaca; all samples of a request are equally long. "
+            "Beams are drawn anew after 4 % of the tokens (ShareGPT) and 20 % (Alpaca): FITTED to "
+            "this figure, one number each"
         )
         table = PublishedTable("blocks saved by sharing, %", columns, lines)
         return Published("PagedAttention paper (SOSP 2023), Figure 15", basis, (table,))

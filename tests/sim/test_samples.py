@@ -222,7 +222,11 @@ BEAMS = replace(make_trace((40, 5, 1)), num_samples=None, beam_width=np.array([2
         ("tgi", {"allocator.samples": "group"}, "'token-budget' counts every request as one"),
         (
             "sglang-0.5",
-            {"allocator.samples": "group", "engine.enable_prefix_caching": False},
+            {
+                "allocator.samples": "group",
+                "allocator.prefix": "none",
+                "engine.enable_prefix_caching": False,
+            },
             "'new-token-ratio' counts every",
         ),
         (
