@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LABEL: Final = 20
 _CELL: Final = 12
+_WIDEST_HEADING: Final = 18
 _TOLD: Final = {
     "hit_percent": ("hit rate", " points"),
     "ttft_s_p50": ("TTFT p50", "s"),
@@ -118,13 +119,17 @@ def _block(headings: Sequence[list[str]], width: int) -> list[str]:
 
 
 def _heading(name: str) -> list[str]:
-    """Lines of a name: the allocator, then one varied key (without its table) a line."""
-    parts = name.split(", ")
-    return [part.partition(".")[2] if "=" in part else part for part in parts]
+    """Lines of a name: the allocator, then one varied key (without its table) a line, or two."""
+    lines = []
+    for part in name.split(", "):
+        text = part.partition(".")[2] if "=" in part else part
+        key, equals, value = text.partition("=")
+        lines += [key + equals, value] if equals and len(text) > _WIDEST_HEADING else [text]
+    return lines
 
 
 def _short(name: str) -> str:
-    return " ".join(_heading(name))
+    return " ".join(_heading(name)).replace("= ", "=")
 
 
 def _cut(text: str, width: int) -> str:
