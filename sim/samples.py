@@ -83,6 +83,7 @@ class Samples:
             beam_width=None,
             turn=None,
             after_request=None,
+            also_after=None,
             delay_ns=None,
             has_time=None,
         )

@@ -67,8 +67,8 @@ EVICTION: Final[Registry[EvictionKey | OrderFactory]] = Registry(
 AT_ADMISSIONS: Final = frozenset({"lru", "lfu", "slru", "length-aware", "furthest-next-use"})
 """Orders that look at what admissions and releases do, and not at when a block came in.
 
-``mru`` and ``random`` do see when a second copy of a block comes in: it lets the first one go, which
-``mru`` would choose at once, and to which ``random`` gives a number.
+``mru`` and ``random`` do see when a second copy of a block comes in: it lets the first one go,
+which ``mru`` would choose at once, and to which ``random`` gives a number.
 """
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WIDTHS: Final = (2, 4, 6)
 TURNOVER: Final = {"ShareGPT": 0.04, "Alpaca": 0.2}
 """Fitted: share of the tokens after which beams are drawn anew."""
-KINDS: Final = {"samples": "num_samples", "beams": "beam_width"}
+KINDS: Final = ("samples", "beams")
 PAPER: Final[dict[tuple[str, str], tuple[float | None, ...]]] = {
     ("ShareGPT", "samples"): (16.2, None, 30.5),
     ("ShareGPT", "beams"): (44.3, None, 66.3),
@@ -57,13 +57,9 @@ class Sosp23Sharing:
             "Alpaca": _alpaca(NUM_REQUESTS["Alpaca"], seed + 1),
         }
         return tuple(
-            replace(
-                trace,
-                name=f"{data}, {width} {kind}",
-                **{column: np.full(len(trace), width, np.int64)},
-            )
+            _asking(trace, f"{data}, {width} {kind}", width, kind)
             for data, trace in lengths.items()
-            for kind, column in KINDS.items()
+            for kind in KINDS
             for width in WIDTHS
         )
 
@@ -104,6 +100,13 @@ class Sosp23Sharing:
 
 def _name(turnover: float) -> str:
     return f"turnover {100 * turnover:g} %"
+
+
+def _asking(trace: Trace, name: str, width: int, kind: str) -> Trace:
+    several = np.full(len(trace), width, np.int64)
+    if kind == "beams":
+        return replace(trace, name=name, beam_width=several)
+    return replace(trace, name=name, num_samples=several)
 
 
 def _alpaca(num_requests: int, seed: int) -> Trace:

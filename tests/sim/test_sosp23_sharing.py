@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kvsim.sim.comparison import compare
 from kvsim.sim.comparison_presets import sosp23_sharing
 from kvsim.sim.comparison_presets.sosp23_sharing import Sosp23Sharing
-from kvsim.sim.comparison_runs import compare
 
 
 @pytest.fixture
