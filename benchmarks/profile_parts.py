@@ -18,7 +18,7 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.run import PRESETS, cases
+from benchmarks.cases import PRESETS, cases
 from kvsim.sim.driver import run
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {

@@ -54,7 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     scenario.add_argument(
         "--allocators",
         metavar="A,B,...",
-        help="presets, or paged (vllm-0.32 without prefix caching), prefix (vllm-0.32)",
+        help="presets, or paged (vllm-0.32 without prefix caching), prefix (vllm-0.32), radix",
     )
     scenario.add_argument(
         "--vary",

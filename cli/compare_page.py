@@ -12,7 +12,7 @@ from kvsim.cli.compare_table import notes_of, pool_text, table_lines
 from kvsim.cli.published_table import figure as figure_text
 from kvsim.cli.table import number
 from kvsim.sim.html_page import STATE_LABELS, figure_html, page
-from kvsim.sim.memory_shares import STATES
+from kvsim.sim.memory_shares import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,12 +46,13 @@ def _body(comparison: Comparison, published: Published | None) -> Iterator[str]:
     if published is not None:
         yield from _published(published)
     window = "while_waiting" if any(row.kv_bytes_share["while_waiting"] for row in rows) else ""
+    view = "six" if published is None else "sosp23"
     when = "while requests wait" if window else "over the whole run (no request waited)"
     yield (
-        f"<h2>KV memory by state, {when}</h2>\n"
+        f"<h2>KV memory by state{' as the paper groups it' if published else ''}, {when}</h2>\n"
         '<p class="note">What to see: the longer the bar of <em>token</em>, the more of the memory '
         "does its work; the other bars say where the rest went.</p>\n"
-        f"{figure_html(states_figure(rows, window or 'all_time'), 1)}\n"
+        f"{figure_html(states_figure(rows, window or 'all_time', view), 1)}\n"
     )
     lines = table_lines(rows)
     seen = sorted((line for line in lines if not line.section), key=lambda x: x.label != "verdict")
@@ -70,15 +71,19 @@ def _body(comparison: Comparison, published: Published | None) -> Iterator[str]:
     yield f"<h2>Notes</h2>\n<ul>{''.join(notes)}</ul>\n"
 
 
-def states_figure(rows: Sequence[Row], window: str) -> go.Figure:
-    """One panel a state, one bar a row: percent of the pool over ``window``."""
+def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Figure:
+    """One panel a state of a view, one bar a row: percent of the pool over ``window``."""
     from plotly.subplots import make_subplots
 
-    titles = [STATE_LABELS[state][0] for state in STATES]
+    states = VIEWS[view]
+    across = -(-len(states) // 2)
+    titles = [STATE_LABELS[state][0] for state in states]
+    if view == "sosp23":
+        titles[-1] = "external and other"
     height = 2 * (_PANEL_PX + _BAR_PX * len(rows))
     figure = make_subplots(
         rows=2,
-        cols=3,
+        cols=across,
         shared_xaxes="all",
         shared_yaxes=True,
         subplot_titles=titles,
@@ -86,7 +91,7 @@ def states_figure(rows: Sequence[Row], window: str) -> go.Figure:
         vertical_spacing=_PANEL_PX / height,
     )
     places = list(range(len(rows)))
-    for panel, (state, parts) in enumerate(STATES.items()):
+    for panel, (state, parts) in enumerate(states.items()):
         shares = [row.kv_bytes_share[window] for row in rows]
         percent = [
             None if share is None else round(100 * sum(share[part] for part in parts), 2)
@@ -103,8 +108,8 @@ def states_figure(rows: Sequence[Row], window: str) -> go.Figure:
             cliponaxis=False,
             hovertemplate="%{customdata}: %{x:.2f} % of the pool<extra></extra>",
             showlegend=False,
-            row=panel // 3 + 1,
-            col=panel % 3 + 1,
+            row=panel // across + 1,
+            col=panel % across + 1,
         )
     figure.update_yaxes(
         tickvals=places,

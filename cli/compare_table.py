@@ -22,7 +22,7 @@ _TOLD: Final = {
     "hit_percent": ("hit rate", " points"),
     "ttft_s_p50": ("TTFT p50", "s"),
     "ttft_s_p99": ("TTFT p99", "s"),
-    "steady_requests_per_s": ("steady rate", " requests/s"),
+    "sustained_requests_per_s": ("sustained rate", " requests/s"),
     "goodput_requests_per_s": ("goodput", " requests/s"),
 }
 _BETTER_STATES: Final = {"token": max, "reserved": min, "internal": min, "external": min}
@@ -31,7 +31,8 @@ _BETTER_STATES: Final = {"token": max, "reserved": min, "internal": min, "extern
 class Line(NamedTuple):
     """One metric of all rows; ``best`` picks the best value where one is better than another.
 
-    ``rivals``: the rows among which the best is sought; ``None`` = all.
+    ``groups``: the best is sought among rows of one group; ``None`` stands for a row that is there
+    to be compared with only.
     """
 
     section: str
@@ -39,18 +40,22 @@ class Line(NamedTuple):
     values: list[Any]
     show: Callable[[Any], str]
     best: Callable[..., Any] | None = None
-    rivals: Sequence[bool] | None = None
+    groups: Sequence[str | None] = ()
 
     def cells(self) -> list[tuple[str, bool]]:
         """Shown values, and whether each is the best; none is where all are shown alike."""
         shown = [self.show(value) for value in self.values]
-        rivals = self.rivals or [True] * len(shown)
-        pairs = list(zip(self.values, rivals, strict=True))
-        known = [value for value, rival in pairs if rival and value is not None]
+        best_of = {group: self._best_of(group) for group in self.groups if group is not None}
+        pairs = zip(shown, self.groups, strict=True)
+        return [(text, group is not None and text == best_of[group]) for text, group in pairs]
+
+    def _best_of(self, group: str) -> str | None:
+        """What the best value of a group shows; ``None`` where all are shown alike."""
+        pairs = zip(self.values, self.groups, strict=True)
+        known = [value for value, other in pairs if other == group and value is not None]
         if self.best is None or len({self.show(value) for value in known}) < 2:
-            return [(text, False) for text in shown]
-        best = self.show(self.best(known))
-        return [(text, rival and text == best) for text, rival in zip(shown, rivals, strict=True)]
+            return None
+        return self.show(self.best(known))
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
@@ -155,7 +160,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
             metric("longest wait", "longest_wait_s", seconds, min),
             metric("starved", "starved", best=min),
         ]
-    rivals = [not is_reference(row) for row in rows]
+    groups = [None if is_reference(row) else row.trace for row in rows]
     lines = [
         *_states(rows, "KV while waiting", "while_waiting", _BETTER_STATES),
         *_states(rows, "KV all time", "all_time", {}),
@@ -163,7 +168,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
         metric("refused", "refused", best=min),
         metric("mean running", "mean_running"),
         metric("peak running", "peak_running"),
-        metric("steady requests/s", "steady_requests_per_s", best=max),
+        metric("sustained req/s", "sustained_requests_per_s", best=max),
         *latencies,
         *overtaken,
         metric("goodput requests/s", "goodput_requests_per_s", best=max),
@@ -171,7 +176,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
         metric("hit rate, %", "hit_percent", best=max),
         Line("", "verdict", [row.verdict["kind"] for row in rows], str),
     ]
-    return [line._replace(rivals=rivals) for line in lines]
+    return [line._replace(groups=groups) for line in lines]
 
 
 def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, Any]) -> list[Line]:

@@ -14,6 +14,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
+from kvsim.policies.guards.raised import RAISED, raised
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -104,10 +106,8 @@ def load_policy(value: str) -> object:
         found: object = importlib.import_module(module_name)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:  # a stranger's module may raise anything
-        raise ValueError(
-            f"policy {value!r} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
+    except RAISED as error:  # a stranger's module may raise anything
+        raise ValueError(f"policy {value!r} cannot be loaded: {raised(error)}") from error
     finally:
         sys.path.remove(here)
     if not callable(found):

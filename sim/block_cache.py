@@ -1,5 +1,8 @@
 """Prefix cache of the leaper, block by block, for orders that look at admissions and releases.
 
+For those whose blocks do not go in runs: ``mru`` takes the head of a second copy first, ``random``
+draws blocks, ``furthest-next-use`` has its own distance for each.
+
 It has the verbs of :class:`~kvsim.sim.segment_cache.SegmentCache` and is exact for the same
 reasons, with the facts and the leaf rule of the pool's own
 :class:`~kvsim.policies.allocators.cached_blocks.CachedBlocks`. Two things happen later than in the

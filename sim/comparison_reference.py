@@ -19,7 +19,7 @@ COMPARED: Final = (
     "hit_percent",
     "ttft_s_p50",
     "ttft_s_p99",
-    "steady_requests_per_s",
+    "sustained_requests_per_s",
     "goodput_requests_per_s",
 )
 """Metrics whose differences are told."""

@@ -68,7 +68,7 @@ def _fractions(parts: Mapping[str, int]) -> Shares:
 def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
     """Numbers of the summary that are compared, flat; ``None`` where undefined."""
     windows, waited = Windows.of(run.engine.recorder), run.engine.recorder.while_waiting
-    steady, goodput = summary["phases"]["steady"], summary["goodput"]
+    goodput = summary["goodput"]
     latencies = {
         f"{name}_{statistic}": summary["latency"][name][statistic]
         for name in ("ttft_s", "tpot_s", "e2e_s")
@@ -84,7 +84,7 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         if waited["window"]
         else None,
         "peak_running": run.engine.recorder.peak_running,
-        "steady_requests_per_s": steady["requests_per_s"],
+        "sustained_requests_per_s": summary["throughput"]["sustained_requests_per_s"],
         "requests_per_s": summary["throughput"]["requests_per_s"],
         "output_tokens_per_s": summary["throughput"]["output_tokens_per_s"],
         **latencies,

@@ -23,6 +23,7 @@ from kvsim.sim.requests import Requests
 from kvsim.sim.samples import Samples
 from kvsim.sim.session_driver import SessionDriver
 from kvsim.sim.stepper import Stepper
+from kvsim.sim.strangers import told_of_strangers
 from kvsim.traces.closed_loop import nobody_follows
 
 if TYPE_CHECKING:
@@ -237,19 +238,22 @@ def run(
         if follow_ons is None:
             follow_ons = nobody_follows(len(trace))
         driver = SessionDriver(engine, requests, recorder, follow_ons, num_users, on_boundary)
-    partial = _run_until_stopped(driver)
+    with told_of_strangers(config):
+        partial = _run_until_stopped(driver)
     if samples is not None:
         recorder = samples.fold(recorder)
     return EngineRun(recorder, engine.name, reason, partial, engine.num_audited)
 
 
 def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
-    """Run to the end; True where Ctrl-C stopped it before that."""
+    """Run to the end; True where Ctrl-C stopped it before that, a second one stops it at once."""
     previous = None
     stopped = False
 
     def on_sigint(_signal: int, _frame: object) -> None:
         nonlocal stopped
+        if stopped:  # asked again: the boundary does not come, as where a policy hangs
+            raise KeyboardInterrupt
         stopped = True
         driver.stop()
 

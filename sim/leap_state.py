@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.batching import IterationLevel, MixedRunningFirst, NoEvict
 from kvsim.policies.context import PolicyContext
-from kvsim.policies.eviction import make_order
+from kvsim.policies.eviction import SEGMENT_SAFE, make_order
 from kvsim.sim.block_cache import BlockCache
+from kvsim.sim.keyed_segments import KeyedSegments
 from kvsim.sim.leap import (
     steps_ps,
     steps_to_reach,
@@ -201,10 +202,12 @@ class LeapState:
         self._newly_contested: list[Member] = []
 
     def _make_cache(self, config: SchedulerConfig, seed: int) -> SegmentCache | BlockCache:
-        """Run-length for LRU, as that is exact; else block by block."""
+        """In runs where the order allows it, else block by block."""
         start, capacity = self._paths.start, config.eviction_capacity
         if not config.enable_prefix_caching or (config.eviction == "lru" and capacity is None):
             return SegmentCache(self._num_blocks, start)
+        if config.eviction in SEGMENT_SAFE:
+            return KeyedSegments(self._num_blocks, start, config.eviction, capacity)
         requests = self._requests
         context = PolicyContext(config, seed=seed, truth=requests, future=NextUse(requests))
         order: EvictionOrder[Block] = make_order(config.eviction, context)

@@ -153,11 +153,22 @@ def _throughput(columns: RequestColumns, span_ps: int) -> Summary:
     total_tokens = output_tokens + int(prompt_tokens[finished].sum())
     return {
         "requests_per_s": _rate(int(finished.sum()), span_ps),
+        "sustained_requests_per_s": sustained_rate(columns.finish_ps[finished]),
         "output_tokens_per_s": _rate(output_tokens, span_ps),
         "total_tokens_per_s": _rate(total_tokens, span_ps),
         "output_tokens": output_tokens,
         "total_tokens": total_tokens,
     }
+
+
+def sustained_rate(finish_ps: NDArray[np.int64]) -> float | None:
+    """Requests a second in the middle eight tenths of all that finished: no ramp-up, no drain."""
+    ends = np.sort(finish_ps)
+    edge = len(ends) // 10
+    if edge == 0:
+        return None
+    first_ps, last_ps = int(ends[edge]), int(ends[-1 - edge])
+    return _rate(len(ends) - 1 - 2 * edge, last_ps - first_ps)
 
 
 def _goodput(columns: RequestColumns, slo: Slo, span_ps: int) -> Summary | None:

@@ -145,7 +145,7 @@ def check_known_to_engine(scenario: Scenario) -> None:
         if shown in lack.values:
             raise ValueError(
                 f"{path} = {str(shown).lower()}: preset {preset.name} stands for {preset.engine}, "
-                f"where {lack.words}; choose a later preset"
+                f"where {lack.words}; choose another preset"
             )
 
 

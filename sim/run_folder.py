@@ -8,6 +8,7 @@ new one comes last, so a folder with a manifest holds a whole run, of one simula
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
@@ -80,7 +81,10 @@ def manifest(run: Run) -> dict[str, object]:
         "options": run.options,
         "seed": run.seed,
         "versions": {name: version(name) for name in _PACKAGES},
-        "scheduler_config": asdict(run.setup.config),
+        "scheduler_config": {
+            name: "inf" if value == math.inf else value  # JSON has no infinity
+            for name, value in asdict(run.setup.config).items()
+        },
         "pool": asdict(run.setup.pool),
         "pool_terms": [asdict(term) for term in run.setup.pool_terms],
         "cost_source": run.setup.cost.name,

@@ -83,7 +83,7 @@ def policy(registry: Registry[object]) -> Rule:
     """Accept a policy by name: a built-in one, a plug-in's, or ``module:name``."""
 
     def parse(value: object) -> object:
-        if value not in registry.builtins:
+        if not isinstance(value, str) or value not in registry.builtins:
             names = registry.names()
             if not isinstance(value, str) or (value not in names and ":" not in value):
                 raise ValueError(f"expected one of {', '.join(names)}, or module:name of your own")

@@ -29,12 +29,29 @@ Path = list[tuple[int, int]]
 
 
 class Piece:
-    """Blocks ``[low, high)`` of a segment; in the free queue while nobody references them."""
+    """Blocks ``[low, high)`` of a segment; in the free queue while nobody references them.
 
-    __slots__ = ("after", "before", "copies", "high", "low", "next_part", "refs", "segment")
+    To orders other than LRU it tells the facts of its last block (``KeyedSegments``).
+    """
 
-    def __init__(self, segment: int, low: int, high: int, refs: int) -> None:
+    created = priority = 0  # not known of pieces, and not asked for
+    __slots__ = (
+        "after",
+        "before",
+        "copies",
+        "high",
+        "last_access",
+        "low",
+        "next_part",
+        "num_hits",
+        "refs",
+        "segment",
+    )
+
+    def __init__(self, segment: int, low: int, high: int, refs: int, num_hits: int = 1) -> None:
         self.segment = segment
+        self.num_hits = num_hits
+        self.last_access = 0
         self.low = low
         self.high = high
         self.refs = refs
@@ -43,6 +60,16 @@ class Piece:
         self.copies: list[Piece] | None = None
         self.next_part: Piece | None = None
         """The part split off this piece's end while it was referenced."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Its size, as the position: in blocks."""
+        return self.high - self.low
+
+    @property
+    def past(self) -> int:
+        """What stands before its last block."""
+        return self.high - 1
 
     def __repr__(self) -> str:
         return f"<piece {self.segment}[{self.low}:{self.high}] refs={self.refs}>"
@@ -204,7 +231,7 @@ class SegmentCache:
                 present = self.segments[segment] = []
             elif holding.pieces and holding.pieces[-1] is present[-1]:
                 piece = present[-1]
-                if piece.refs == 1 and piece.copies is None:  # nobody else's: it grows
+                if self._grows(piece):
                     piece.high = holding.ends[-1] = holding.published = end
                     if end == leaves:
                         self._advance(holding)
@@ -246,10 +273,11 @@ class SegmentCache:
             self.num_duplicates -= count
         piece.next_part = None
         self.num_cached += count
-        last = self._queue.before
-        assert last is not None
-        piece.before, piece.after = last, self._queue
-        last.after = self._queue.before = piece
+        self._enqueue(piece)
+
+    def _grows(self, piece: Piece) -> bool:
+        """Whether the holder of a segment's last piece may go on with it: nobody else's."""
+        return piece.refs == 1 and piece.copies is None
 
     def _publish_new(self, holding: Holding, segment: int, present: list[Piece], end: int) -> None:
         piece = Piece(segment, holding.published, end, 1)
@@ -311,15 +339,12 @@ class SegmentCache:
         lower: list[Piece] = []
         result = piece
         for copy in piece.copies or (piece,):
-            part = Piece(copy.segment, at, copy.high, copy.refs)
+            part = Piece(copy.segment, at, copy.high, copy.refs, copy.num_hits)
             copy.high = at
             if copy.refs:
                 part.next_part, copy.next_part = copy.next_part, part
-            else:  # its end is evicted first
-                before = copy.before
-                assert before is not None
-                part.before, part.after = before, copy
-                before.after = copy.before = part
+            else:
+                self._enqueue_end(part, copy)
             lower.append(part)
             if copy is piece:
                 result = part
@@ -332,8 +357,22 @@ class SegmentCache:
         present.insert(place + 1, lower[0])
         return result
 
-    @staticmethod
-    def _unlink(piece: Piece) -> None:
+    def _enqueue(self, piece: Piece) -> None:
+        """Nobody references a piece any longer: it goes last."""
+        last = self._queue.before
+        assert last is not None
+        piece.before, piece.after = last, self._queue
+        last.after = self._queue.before = piece
+
+    def _enqueue_end(self, part: Piece, piece: Piece) -> None:
+        """``part`` was the end of a free piece: it is evicted first."""
+        before = piece.before
+        assert before is not None
+        part.before, part.after = before, piece
+        before.after = piece.before = part
+
+    def _unlink(self, piece: Piece) -> None:
+        """Take a piece out of the queue."""
         before, after = piece.before, piece.after
         assert before is not None
         assert after is not None
@@ -360,15 +399,7 @@ class SegmentCache:
     def check_invariants(self, num_blocks: int, num_unkeyed: int) -> None:
         """Verify counts and links; ``num_unkeyed`` owned blocks have no key yet; O(pieces)."""
         self.settle()
-        queued, piece = 0, self._queue.after
-        while piece is not self._queue:
-            assert piece is not None
-            assert piece.refs == 0, f"{piece} is queued but referenced"
-            assert piece.after is not None
-            assert piece.after.before is piece, "the ring of free pieces is broken"
-            queued += piece.high - piece.low
-            piece = piece.after
-        assert queued == self.num_cached, "cached count is off"
+        assert self._count_queued() == self.num_cached, "cached count is off"
         referenced = duplicates = shared = 0
         for segment, present in self.segments.items():
             depth = self._start[segment] if segment >= 0 else present[0].low
@@ -387,3 +418,15 @@ class SegmentCache:
         assert shared == self.num_shared, "shared count is off"
         total = referenced + num_unkeyed + self.num_free
         assert total == num_blocks, f"{total} blocks accounted for, the pool has {num_blocks}"
+
+    def _count_queued(self) -> int:
+        """Blocks of the free pieces; verifies their queue."""
+        queued, piece = 0, self._queue.after
+        while piece is not self._queue:
+            assert piece is not None
+            assert piece.refs == 0, f"{piece} is queued but referenced"
+            assert piece.after is not None
+            assert piece.after.before is piece, "the ring of free pieces is broken"
+            queued += piece.high - piece.low
+            piece = piece.after
+        return queued

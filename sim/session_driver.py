@@ -169,8 +169,12 @@ class SessionDriver:
     # ---- the engine ------------------------------------------------------------------------
 
     def _boundary(self, _event: Event) -> None:
-        """A step (or leap) ends: its results wake the sessions that wait for them."""
+        """A step (or leap) ends: its results wake the sessions that wait for them.
+
+        Who gave up meanwhile gets none, not even a last token.
+        """
         now_ps = int(self._env.now)
+        self._tell_aborts(now_ps)
         for index in self._engine.apply(now_ps):
             self._done.pop(index).succeed()
         if self._on_boundary is not None:
@@ -182,9 +186,7 @@ class SessionDriver:
         if self._stop:
             raise simpy.core.StopSimulation(None)
         now_ps = int(self._env.now)
-        for index in self._aborts:
-            self._engine.abort(index, now_ps)
-        self._aborts.clear()
+        self._tell_aborts(now_ps)
         boundary_ps = self._engine.plan(now_ps)
         for index in self._engine.take_refused():
             self._done.pop(index).succeed()
@@ -195,6 +197,11 @@ class SessionDriver:
         if due_ps <= boundary_ps:
             boundary_ps = self._engine.cut(int(due_ps))
         self._post(self._boundary, boundary_ps)
+
+    def _tell_aborts(self, now_ps: int) -> None:
+        for index in self._aborts:
+            self._engine.abort(index, now_ps)
+        self._aborts.clear()
 
     def _post(self, callback: Callable[[Event], None], at_ps: int) -> None:
         timer = Event(self._env)

@@ -258,6 +258,7 @@ class Stepper:
         for sequence in state.running:
             if sequence.index == index:
                 self._leave(sequence, now_ps)
+                self._end_batch(now_ps)
                 break
         else:
             out = (*state.swapped, *state.waiting)

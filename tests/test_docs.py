@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from kvsim.cli.main import COMMANDS as COMMAND_MODULES
+from kvsim.sim.policy_check import check_policy
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -103,3 +104,13 @@ def test_a_page_is_split_into_blocks() -> None:
     ((line, block),) = blocks(page, "console")
     assert line == 6
     assert commands(block) == [("kvsim x", "out\n\nmore"), ("kvsim y", "")]
+
+
+def test_the_eviction_order_of_the_page_on_policies_keeps_the_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((_, block),) = blocks((ROOT / "docs" / "policies.md").read_text("utf-8"), "python")
+    (tmp_path / "page_on_policies.py").write_text(block)
+    monkeypatch.chdir(tmp_path)
+    for finding in check_policy("eviction", "page_on_policies:Clock", num_runs=10):
+        assert not finding.fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kvsim.policies.context import PolicyContext
@@ -71,6 +72,17 @@ AT_ADMISSIONS: Final = frozenset({"lru", "lfu", "slru", "length-aware", "furthes
 which ``mru`` would choose at once, and to which ``random`` gives a number.
 """
 
+SEGMENT_SAFE: Final[dict[str, float]] = {
+    "lru": math.inf,
+    "lfu": math.inf,
+    "slru": math.inf,
+    "length-aware": 1,
+}
+"""Orders that take the blocks of a run, used together and given up end first, from its end, also
+where each has a second copy; so a cache may keep runs instead of blocks. The number is how many go
+in a row before another run may be due.
+"""
+
 
 def make_order(name: str, context: PolicyContext | None = None) -> EvictionOrder[E]:
     """Build an empty eviction order by name, for a run with ``context``.
@@ -100,6 +112,7 @@ __all__ = [
     "AT_ADMISSIONS",
     "EVICTION",
     "EVICTION_KEYS",
+    "SEGMENT_SAFE",
     "Entry",
     "EvictionKey",
     "EvictionOrder",

@@ -43,11 +43,11 @@ class GuardedAllocator(Guard["Allocator"]):
 
     def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
         """Spare blocks that a waiting sequence would take."""
-        return cast("int", self.call("num_wanted", sequence, hit, tokens))
+        return self._count("num_wanted", sequence, hit, tokens)
 
     def num_lacking(self, sequence: Sequence, tokens: int) -> int:
         """Spare blocks that a running sequence would take."""
-        return cast("int", self.call("num_lacking", sequence, tokens))
+        return self._count("num_lacking", sequence, tokens)
 
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit; the last known token is always computed."""
@@ -101,15 +101,16 @@ class GuardedAllocator(Guard["Allocator"]):
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
         """Owned slots without a token."""
-        empty = cast("int", self.call("num_empty", sequence, tokens))
-        self.require(empty >= 0, f"num_empty gave {empty} for {sequence}")
-        return empty
+        return self._count("num_empty", sequence, tokens)
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
         """Slots by what they hold; they must add up to the pool."""
         members = list(running)
         usage = Usage(*cast("Usage", self.call("usage", members)))
-        self.require(min(usage) >= 0, f"usage has a negative count: {usage}")
+        self.require(
+            all(isinstance(count, int) and count >= 0 for count in usage),
+            f"usage has a negative or broken count: {usage}",
+        )
         tokens = self._num_slots - usage.blank - usage.cached - usage.empty - usage.padding
         computed = self._num_groups * sum(sequence.computed for sequence in members)
         self.require(
@@ -125,7 +126,7 @@ class GuardedAllocator(Guard["Allocator"]):
 
     def num_held(self, sequence: Sequence) -> int:
         """Blocks that a sequence owns."""
-        return cast("int", self.call("num_held", sequence))
+        return self._count("num_held", sequence)
 
     def owners(self) -> set[int]:
         """Indices of the sequences that own memory."""
@@ -134,6 +135,12 @@ class GuardedAllocator(Guard["Allocator"]):
     def check_invariants(self) -> None:
         """Verify the policy's own structures."""
         self.call("check_invariants")
+
+    def _count(self, method: str, *arguments: object) -> int:
+        count = self.call(method, *arguments)
+        if not isinstance(count, int) or count < 0:
+            raise self.broken(f"{method} gave {count!r}; expected a whole number >= 0")
+        return count
 
     def _check_owners(self, method: str) -> None:
         owners = cast("set[int]", self.call("owners"))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kvsim.policies.eviction.base import EvictionOrder
 from kvsim.policies.guards.guard import BrokenRuleError
+from kvsim.policies.guards.raised import RAISED, raised
 
 if TYPE_CHECKING:
     from kvsim.policies.context import PolicyContext
@@ -23,8 +24,8 @@ def _guarded_key(name: str, found: object) -> EvictionKey:
     def checked(entry: Entry) -> SortKey:
         try:
             value = key(entry)
-        except Exception as error:
-            raise _broken(name, f"it raised {type(error).__name__}: {error}") from error
+        except RAISED as error:
+            raise _broken(name, f"it raised {raised(error)}") from error
         if not isinstance(value, tuple) or not value:
             raise _broken(name, f"it gave {value!r}; expected a tuple that sorts")
         return value
@@ -44,16 +45,15 @@ def _guarded_class(name: str, found: type) -> type:
             self._candidates: set[object] = set()
             try:
                 self._order = found(context)
-            except Exception as error:
-                what = f"it is called with one PolicyContext and raised {type(error).__name__}"
-                raise _broken(name, f"{what}: {error}") from error
+            except RAISED as error:
+                what = f"it is called with one PolicyContext and raised {raised(error)}"
+                raise _broken(name, what) from error
 
         def _call(self, hook: str, *arguments: object) -> Any:
             try:
                 return getattr(self._order, hook)(*arguments)
-            except Exception as error:
-                what = f"{hook} raised {type(error).__name__}: {error}"
-                raise _broken(name, what) from error
+            except RAISED as error:
+                raise _broken(name, f"{hook} raised {raised(error)}") from error
 
         def released(self, entry: Any) -> None:
             self._candidates.add(entry)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+from kvsim.policies.guards.raised import RAISED, raised
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -13,7 +15,10 @@ P = TypeVar("P")
 
 
 class BrokenRuleError(ValueError):
-    """A policy of one's own did what no policy of its kind may; one sentence."""
+    """A policy of one's own did what no policy of its kind may; one sentence, on one line."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(" ".join(sentence.split()))
 
 
 class Guard(Generic[P]):
@@ -32,9 +37,8 @@ class Guard(Generic[P]):
             return getattr(self._policy, method)(*arguments, **options)
         except BrokenRuleError:
             raise
-        except Exception as error:
-            what = f"{method} raised {type(error).__name__}: {error}"
-            raise self.broken(what) from error
+        except RAISED as error:
+            raise self.broken(f"{method} raised {raised(error)}") from error
 
     def require(self, holds: object, what: str) -> None:
         """Stop the run unless a rule holds; ``what`` says what the policy did."""
@@ -64,9 +68,9 @@ class GuardedFactory(Generic[P]):
         """Build the policy and guard it."""
         try:
             policy = self._factory(context)
-        except Exception as error:
+        except RAISED as error:
             raise BrokenRuleError(
                 f"policy {self._name!r} cannot be built: it is called with one PolicyContext and "
-                f"raised {type(error).__name__}: {error}"
+                f"raised {raised(error)}"
             ) from error
         return self._guard(self._name, policy, context)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from kvsim.policies.guards.guard import BrokenRuleError
+from kvsim.policies.guards.raised import RAISED, raised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as SequenceOf
@@ -21,8 +22,8 @@ def guarded_victim(name: str, victim: object) -> Victim:
     def checked(running: SequenceOf[Sequence], state: SchedulerState) -> Sequence:
         try:
             chosen = function(running, state)
-        except Exception as error:
-            what = f"it raised {type(error).__name__}: {error}"
+        except RAISED as error:
+            what = f"it raised {raised(error)}"
             raise BrokenRuleError(f"victim policy {name!r} broke a rule: {what}") from error
         if not any(sequence is chosen for sequence in running):
             raise BrokenRuleError(

@@ -71,6 +71,16 @@ def test_the_column_of_waiting_is_explained_and_shown_only_where_requests_waited
     assert max(map(len, busy.splitlines())) <= 80
 
 
+def test_an_infinite_cache_can_be_saved_and_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ceiling = summary(capsys, "--set", "eviction.capacity=inf")["cache"]["hit_percent"]
+    assert ceiling >= summary(capsys, "--out", "usual")["cache"]["hit_percent"]
+    manifest = json.loads((tmp_path / "kvsim-run" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["scheduler_config"]["eviction_capacity"] == "inf"
+    assert main(["explain", "kvsim-run"]) == 0
+
+
 def test_given_names_are_told_apart_from_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", *FEW, "--hardware", "a100-sxm"]) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()

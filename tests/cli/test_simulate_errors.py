@@ -36,6 +36,8 @@ def _in_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--assume-max-tokens", "oracle"), "--assume-max-tokens is 'oracle'"),
         (("--scenario", "vllm-9"), "neither a file nor a preset"),
         (("--set", "cost.source=linear"), "cost.source = 'linear' needs cost.base"),
+        (("--set", "preemption.victim=[]"), "preemption.victim = []: expected one of by-queue"),
+        (("--set", "eviction.policy={a=1}"), "eviction.policy = {'a': 1}: expected one of lru"),
         (("--set", "cost.base=4ms"), "cost.base belongs to cost.source = 'linear'"),
     ],
 )

@@ -129,6 +129,14 @@ class Leaking(PagedAllocator):
         return usage._replace(blank=usage.blank - self._num_lost)
 
 
+class Halving(PagedAllocator):
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context.config)
+
+    def num_empty(self, sequence: Sequence, tokens: int) -> Any:
+        return super().num_empty(sequence, tokens) / 2
+
+
 class Keeping(PagedAllocator):
     def __init__(self, context: PolicyContext) -> None:
         super().__init__(context.config)
@@ -184,6 +192,50 @@ class Guessing:
         pass
 
 
+class Mutating(Changed):
+    """Rewrites what the engine knows of a sequence."""
+
+    def change(self, state: SchedulerState, step: ScheduledStep) -> None:
+        state.running[0].prompt_tokens = None  # type: ignore[assignment]
+
+
+class Stepless(MixedRunningFirst):
+    def __init__(self, context: PolicyContext) -> None:
+        pass
+
+    def compose(self, state: SchedulerState) -> Any:
+        return None
+
+
+class Vague(PagedAllocator):
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context.config)
+
+    def find_hit(self, sequence: Sequence) -> Any:
+        return None
+
+
+def unsortable(entry: Entry) -> Any:
+    return (object(),)
+
+
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def unreadable(entry: Entry) -> Any:
+    raise UnreadableError
+
+
+def talkative(entry: Entry) -> Any:
+    raise ValueError("first line\n\nsecond line")
+
+
+def leaving(running: list[Sequence], state: SchedulerState) -> Any:
+    sys.exit(5)
+
+
 @pytest.fixture(autouse=True)
 def this_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """This file under a name that a scenario can give."""
@@ -217,6 +269,14 @@ def this_module(monkeypatch: pytest.MonkeyPatch) -> None:
         ("victim", "nobody", "it named None, which does not run"),
         ("predictor", "Guessing", r"output_tokens gave 3 for .*, which has [3-9] already"),
         ("allocator", "Mumbling", "refusal gave 'no'; expected 'blocks'"),
+        ("allocator", "Halving", r"num_empty gave \d+\.\d; expected a whole number >= 0"),
+        ("batching", "Mutating", r"the engine could not go on with .* \(TypeError: .*NoneType"),
+        ("batching", "Stepless", r"\(AttributeError: 'NoneType' object has no attribute 'dropped'"),
+        ("allocator", "Vague", r"\(AttributeError: 'NoneType' object has no attribute 'tokens'"),
+        ("eviction", "unsortable", "the engine could not go on with what it answered"),
+        ("eviction", "unreadable", r"it raised UnreadableError$"),
+        ("eviction", "talkative", r"it raised ValueError: first line second line$"),
+        ("victim", "leaving", r"it raised SystemExit: 5$"),
     ],
 )
 def test_a_broken_rule_stops_the_run_with_name_and_rule(kind: str, name: str, rule: str) -> None:

@@ -214,6 +214,20 @@ def test_ctrl_c_leaves_a_partial_result() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_second_ctrl_c_does_not_wait_for_the_step_to_end() -> None:
+    class Impatient(CtrlC):
+        def called(self, stepper: Stepper, flight: Flight) -> None:
+            super().called(stepper, flight)
+            if len(self.records) == 5:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    trace = make_trace(0, output_tokens=50)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(trace, CONFIG, COST, max_tokens=trace.output_tokens, listener=Impatient(trace))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 @pytest.mark.parametrize("step", [True, False])
 def test_times_beyond_the_clock_are_told_in_one_sentence(step: bool) -> None:
     trace = make_trace(0)

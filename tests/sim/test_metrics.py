@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from kvsim.sim.metrics import summarise_run
+from kvsim.sim.metrics import summarise_run, sustained_rate
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.run_tables import series_table
 from kvsim.sim.scenario_tables import Slo
@@ -242,3 +242,13 @@ def test_ramp_up_ends_when_running_reaches_its_later_mean(pool: PoolShape) -> No
         recorder.interval(second * S, (second + 1) * S, 0, 0, 0, 0, min(second, 20))
     ramp_up = summary_of((trace, recorder), pool)["phases"]["ramp_up"]
     assert ramp_up["seconds"] == pytest.approx(18, abs=0.3)
+
+
+def test_the_sustained_rate_leaves_out_both_tenths() -> None:
+    """20 finish: the first two late, then one a second, the last two long after."""
+    finish_s = [0, 50, *range(100, 116), 500, 900]
+    ends = np.array(finish_s, dtype=np.int64) * 10**12
+    rng = np.random.default_rng(3)
+    assert sustained_rate(rng.permutation(ends)) == pytest.approx(1.0)
+    assert sustained_rate(ends[:9]) is None
+    assert sustained_rate(np.zeros(20, np.int64)) is None

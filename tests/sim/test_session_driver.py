@@ -235,6 +235,28 @@ def test_who_gives_up_frees_memory_and_is_counted(async_scheduling: bool) -> Non
     assert recorder.windows["running"][last_window] > 0
 
 
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_who_gives_up_in_the_last_step_gets_no_answer(async_scheduling: bool) -> None:
+    trace = make_trace(3, output=1)
+    trace.timeout_ns = np.array([-1, 1, -1], dtype=np.int64)  # a step takes more than 1 ns
+    recorder = close(trace, [-1, -1, 1], [0] * 3, async_scheduling=async_scheduling).recorder
+    assert list(recorder.status) == [FINISHED, ABORTED, NOT_SENT]
+    assert recorder.output_tokens[1] == 0
+
+
+def test_a_batch_that_all_have_given_up_frees_its_memory() -> None:
+    """Everyone gives up at the very end of a step, and no other step of the batch will end."""
+    trace = make_trace(2, prompt=82, output=6, arrivals=[0, 10**6])
+    config = SchedulerConfig(num_gpu_blocks=8, max_model_len=112, batching="static")
+    cost = LinearCost(1000, 10, 5, 1)
+    end_ps = cost.step([(82, 0)], 0, 0, [])[0]
+    cost = LinearCost(1000 + -end_ps % PS_PER_NS, 10, 5, 1)
+    trace.timeout_ns = np.array([-(-end_ps // PS_PER_NS), -1], dtype=np.int64)
+    recorder = run(trace, config, cost, max_tokens=trace.output_tokens, audit=True).recorder
+    assert list(recorder.status) == [ABORTED, FINISHED]
+    assert recorder.finish_ps[0] == trace.timeout_ns[0] * PS_PER_NS, "at the step's end"
+
+
 def test_a_patience_beyond_the_clock_is_none() -> None:
     trace = make_trace(3)
     trace.timeout_ns = np.array([2**63 - 1, 2**63 // 1000 + 5, 30], dtype=np.int64)

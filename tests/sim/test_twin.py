@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import ContiguousAllocator, RadixAllocator
-from kvsim.policies.eviction import EVICTION_KEYS
+from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
@@ -197,6 +197,22 @@ def test_the_scenarios_are_tight() -> None:
     assert hits > 1000
     assert duplicates > 10
     assert unforeseen > 500
+
+
+def test_the_caches_are_tight() -> None:
+    """Guard of the guards: evictions, hits and duplicates do occur, under every order."""
+    seen = {name: [0, 0, 0] for name in AT_ADMISSIONS}
+    for seed in range(400):
+        trace, config, cost, max_tokens = random_scenario(Random(seed))
+        recorder = run(trace, config, cost, max_tokens=max_tokens).recorder
+        counts = seen[config.eviction]
+        counts[0] += recorder.num_evicted_blocks
+        counts[1] += sum(recorder.hit_tokens)
+        counts[2] += sum(recorder.windows["duplicate"]) > 0
+    for evicted, hits, duplicates in seen.values():
+        assert evicted > 500
+        assert hits > 100
+        assert duplicates > 1
 
 
 def test_the_reservations_are_tight() -> None:

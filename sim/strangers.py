@@ -1,0 +1,69 @@
+"""Policies of one's own in a run: what the engine trips over is told of them, by name.
+
+Guards (:mod:`kvsim.policies.guards`) check what a policy answers. What it may do besides has no end
+- answers of another type, sequences changed behind the engine's back -, so that whatever the engine
+then raises is told of the strangers among its policies.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from kvsim.policies.allocators import ALLOCATORS
+from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.batching import BATCHING
+from kvsim.policies.eviction import EVICTION
+from kvsim.policies.guards import BrokenRuleError
+from kvsim.policies.guards.raised import RAISED, raised
+from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.preemption import VICTIMS
+from kvsim.policies.queue_order import QUEUE_ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kvsim.policies.registry import Registry
+    from kvsim.policies.scheduler_config import SchedulerConfig
+
+_REGISTRIES: Final[dict[str, Registry[object]]] = {
+    "allocator": ALLOCATORS,
+    "reservation": RESERVATIONS,
+    "batching": BATCHING,
+    "eviction": EVICTION,
+    "victim": VICTIMS,
+    "policy": QUEUE_ORDERS,
+    "predictor": PREDICTORS,
+}
+"""By the option that names a policy of theirs."""
+
+
+def strangers(config: SchedulerConfig) -> list[str]:
+    """Kind and name of each policy that is not bundled."""
+    return [
+        f"{registry.kind} policy {getattr(config, option)!r}"
+        for option, registry in _REGISTRIES.items()
+        if getattr(config, option) not in registry.builtins
+    ]
+
+
+@contextmanager
+def told_of_strangers(config: SchedulerConfig) -> Iterator[None]:
+    """Turn what is raised within into one sentence on the strangers, where there are any.
+
+    Raises
+    ------
+    BrokenRuleError
+        Of a guard as it is, else with their names. The clock's end (``OverflowError``) passes.
+    """
+    try:
+        yield
+    except (BrokenRuleError, OverflowError):
+        raise
+    except RAISED as error:
+        if not (names := strangers(config)):
+            raise
+        raise BrokenRuleError(
+            f"{' or '.join(names)} broke a rule: the engine could not go on with what it "
+            f"answered or changed ({raised(error)})"
+        ) from error
