@@ -119,7 +119,25 @@ def _memory(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
     about = _WHILE_WAITING if "while waiting" in parts else _NOBODY_WAITED
     width = _MEMORY_LABEL + _MEMORY_CELL * len(parts)
     shares = table(rows, first_width=_MEMORY_LABEL, width=width)
-    return [*_pool(memory, pool_terms), *shares, *wrapped("", about, first_width=2)]
+    return [
+        *_pool(memory, pool_terms),
+        *shares,
+        *wrapped("", about, first_width=2),
+        *_sharing(parts),
+    ]
+
+
+def _sharing(parts: Mapping[str, Section]) -> list[str]:
+    """What blocks of several owners save, if any have."""
+    saved = {
+        label: part["sharing"]["savings_percent"]
+        for label, part in parts.items()
+        if part["sharing"]["savings_percent"]
+    }
+    if not saved:
+        return []
+    words = ", ".join(f"{label} {percent:.1f} %" for label, percent in saved.items())
+    return wrapped("sharing saves", f"of the blocks that owners hold: {words}")
 
 
 def _pool(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
@@ -181,6 +199,7 @@ def _events(summary: Section) -> list[str]:
         ),
         *_swapping(preempted, summary["host"]),
         *_relocations(summary["relocations"]),
+        *_copies(summary["copy_on_write"]),
         *wrapped(
             "stalls users saw",
             f"{number(stalls['count'])}, {seconds(stalls['seconds'])} in all, "
@@ -195,6 +214,16 @@ def _events(summary: Section) -> list[str]:
             f"{number(cost['steps'])} steps outside its measured range",
         ),
     ]
+
+
+def _copies(copies: Section) -> list[str]:
+    if not copies["blocks"]:
+        return []
+    return wrapped(
+        "copied on write",
+        f"{number(copies['blocks'])} blocks of sequence groups, {copies['bytes'] / _GIB:.2f} GiB, "
+        f"in {seconds(copies['copy_s'])}",
+    )
 
 
 def _relocations(moves: Section | None) -> list[str]:

@@ -40,6 +40,10 @@ class SchedulerConfig:
     evicted content stays findable (``BlockPool``).
     """
     batching: str = "mixed-running-first"
+    samples: Literal["requests", "group"] = "requests"
+    """What the answers to one prompt are: requests of their own, or one sequence group."""
+    beam_turnover: float = 0.05
+    """Share of the tokens after which the beams of a group are drawn anew."""
 
     block_size: int = 16
     num_gpu_blocks: int = 1024

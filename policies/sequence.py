@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Sequence:
-    """One request in the engine.
+    """One request in the engine, of one sequence or of a group of ``width`` equally long ones.
+
+    A group's ``known`` and ``computed`` are those of each of its sequences; ``beams`` tells whether
+    these may take each other's place.
 
     ``known`` = prompt + sampled tokens; ``computed`` = leading tokens that have KV, or are
     promised it by a step already scheduled; ``owed`` = tokens that steps in flight will sample;
@@ -35,6 +38,7 @@ class Sequence:
         "_names",
         "aborted",
         "arrival_ps",
+        "beams",
         "computed",
         "in_flight",
         "index",
@@ -52,6 +56,7 @@ class Sequence:
         "prompt_tokens",
         "reserved",
         "user",
+        "width",
     )
 
     def __init__(
@@ -64,6 +69,9 @@ class Sequence:
         priority: int,
         public_keys: SequenceOf[tuple[int, int]],
         user: str = "",
+        width: int = 1,
+        *,
+        beams: bool = False,
     ) -> None:
         self.index = index
         self.name = name
@@ -84,8 +92,14 @@ class Sequence:
         self.junction_blocks = 0
         self.reserved = 0
         self.user = user
+        self.width = width
+        self.beams = beams
         self._names = (*(name for name, _ in public_keys), index)
         self._ends = tuple(end for _, end in public_keys)
+
+    def num_scheduled(self, tokens: int) -> int:
+        """Tokens of a step in which each sequence computes so many: a prompt's are of all."""
+        return tokens if self.computed < self.prompt_tokens else tokens * self.width
 
     def block_key(self, block: int, block_size: int) -> Hashable:
         """Key of full block ``block``; its tokens must be known."""

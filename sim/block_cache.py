@@ -42,6 +42,7 @@ class BlockCache:
         self.num_cached = 0
         self.num_evicted = 0
         self.num_duplicates = 0
+        self.num_shared = 0
         self._block_size = block_size
         self._start = segment_start
         self._most_cached = math.inf if capacity is None else capacity
@@ -110,6 +111,8 @@ class BlockCache:
             if not block.ref_count:
                 self.num_cached -= 1
                 self.num_duplicates += self._is_shared(block)
+            else:
+                self.num_shared += 1
             block.ref_count += 1
             self._cached.used(block, use)
         self._held[index] = self._found
@@ -156,7 +159,9 @@ class BlockCache:
         self.num_blank += num_blocks - holding.published
         for block in reversed(held):
             block.ref_count -= 1
-            if not block.ref_count:
+            if block.ref_count:
+                self.num_shared -= 1
+            else:
                 self.num_cached += 1
                 self.num_duplicates -= self._is_shared(block)
                 self._cached.released(block)
@@ -195,6 +200,8 @@ class BlockCache:
         owned = [[b for b in copies.values() if b.ref_count] for copies in self._index.values()]
         duplicates = sum(max(len(copies) - 1, 0) for copies in owned)
         assert duplicates == self.num_duplicates, "duplicate count is off"
+        shared = sum(block.ref_count - 1 for copies in owned for block in copies)
+        assert shared == self.num_shared, "shared count is off"
         total = sum(map(len, owned)) + num_unkeyed + self.num_free
         assert total == num_blocks, f"{total} blocks accounted for, the pool has {num_blocks}"
 

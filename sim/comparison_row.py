@@ -94,4 +94,5 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "swaps": summary["preemptions"]["by_mode"]["swap"],
         "copying_s": summary["host"]["copying_s"],
         "hit_percent": summary["cache"]["hit_percent"],
+        "sharing_savings_percent": summary["memory"]["while_waiting"]["sharing"]["savings_percent"],
     }

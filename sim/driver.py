@@ -20,6 +20,7 @@ from simpy.events import NORMAL, URGENT, Event, EventPriority
 from kvsim.sim.engine_choice import can_leap, leaper_of
 from kvsim.sim.recorder import MAX_FLIPS, Recorder
 from kvsim.sim.requests import Requests
+from kvsim.sim.samples import Samples
 from kvsim.sim.session_driver import SessionDriver
 from kvsim.sim.stepper import Stepper
 from kvsim.sim.strangers import told_of_strangers
@@ -186,7 +187,8 @@ def run(
     """Replay a trace against one engine.
 
     The leaper runs where ``can_leap`` says so, else (or with ``step``, or for a
-    ``listener``) the stepper does. Same inputs, same recorder.
+    ``listener``) the stepper does. Same inputs, same recorder. Samples of a row may be requests of
+    their own (:mod:`kvsim.sim.samples`): listeners see those, the recorder has rows.
 
     Parameters
     ----------
@@ -203,10 +205,13 @@ def run(
     link
         The way to host memory, where the options say that victims may be swapped.
     """
+    samples = Samples.of(trace, config)
+    if samples is not None:
+        trace, max_tokens = samples.trace, max_tokens[samples.row]
     requests = Requests(trace, config, max_tokens)
     span_ps = max(requests.arrival_ps, default=0)
     grows_steadily = (config.allocator, config.batching) == ("paged", "mixed-running-first")
-    max_flips = MAX_FLIPS if grows_steadily else None
+    max_flips = MAX_FLIPS if grows_steadily and config.samples == "requests" else None
     recorder = Recorder(len(trace), span_ps, max_flips=max_flips)
     recorder.arrival_ps = requests.arrival_ps
     able, reason = can_leap(config, requests)
@@ -235,6 +240,8 @@ def run(
         driver = SessionDriver(engine, requests, recorder, follow_ons, num_users, on_boundary)
     with told_of_strangers(config):
         partial = _run_until_stopped(driver)
+    if samples is not None:
+        recorder = samples.fold(recorder)
     return EngineRun(recorder, engine.name, reason, partial, engine.num_audited)
 
 

@@ -36,6 +36,8 @@ def leaper_of(config: SchedulerConfig) -> type[Leaper] | None:
 
 def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
     """Whether a run can be leapt, and the words that say so or name what forbids it."""
+    if requests.has_groups:
+        return False, "sequence groups are stepped through"
     if (why := _stepped_through(config)) is not None:
         return False, why
     able, reason = leapable(config)

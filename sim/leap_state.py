@@ -264,6 +264,7 @@ class LeapState:
             cache.num_duplicates * block_size,
             len(self._running),
         )
+        self.recorder.shared(self._since_ps, now_ps, cache.num_shared * block_size)
         self._since_ps = now_ps
 
     def _account_leap(self, steps: int, now_ps: int) -> None:
@@ -320,7 +321,8 @@ class LeapState:
             blank_ps = blank * part_ps - blank_taken_ps
             cached_ps = cached * ps + blank * (ps - part_ps) - (taken_ps - blank_taken_ps)
         computed_ps = weighted_steps(first_ps, slope_ps, steps)
-        self._since_ps += ps
+        since_ps, self._since_ps = self._since_ps, self._since_ps + ps
+        self.recorder.shared(since_ps, self._since_ps, cache.num_shared * block_size)
         self.recorder.sums(
             self._since_ps,
             ps,

@@ -111,6 +111,20 @@ def primitives(totals: Mapping[str, int], blocked: int, pool: PoolShape) -> dict
     return parts
 
 
+def sharing(totals: Mapping[str, int], pool: PoolShape) -> dict[str, float | None]:
+    """What owners save because some of their blocks have several; ``None`` where nothing is owned.
+
+    ``factor`` = logical / physical, ``savings_percent`` = 100 (1 - physical / logical). *Logical*
+    is what owners hold, each counting all of its blocks, *physical* what they take of the pool.
+    """
+    usable = (pool.num_blocks - pool.num_null_blocks) * pool.block_size
+    physical = usable * totals["window"] - totals["blank"] - totals["cached"]
+    if not physical:
+        return {"factor": None, "savings_percent": None}
+    logical = physical + totals["shared"]
+    return {"factor": logical / physical, "savings_percent": 100 * totals["shared"] / logical}
+
+
 def states(parts: Mapping[str, int], view: str = "six") -> dict[str, int]:
     """Group ten primitives as one of ``VIEWS`` does."""
     return {name: sum(parts[part] for part in held) for name, held in VIEWS[view].items()}

@@ -69,6 +69,7 @@ def summarise_run(
         "preemptions": _preemptions(columns, recorder),
         "host": _host(recorder, pool),
         "relocations": _relocations(recorder, pool),
+        "copy_on_write": _copy_on_write(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
         "prediction": prediction_quality(recorder, predictor),
@@ -147,8 +148,9 @@ def _gap_statistics(recorder: Recorder) -> Summary:
 
 def _throughput(columns: RequestColumns, span_ps: int) -> Summary:
     finished = columns.finished()
-    output_tokens = int(columns.output_tokens.sum())
-    total_tokens = output_tokens + int(columns.prompt_tokens[finished].sum())
+    output_tokens = int(columns.generated_tokens().sum())
+    prompt_tokens = columns.prompt_tokens * columns.num_prompts
+    total_tokens = output_tokens + int(prompt_tokens[finished].sum())
     return {
         "requests_per_s": _rate(int(finished.sum()), span_ps),
         "sustained_requests_per_s": sustained_rate(columns.finish_ps[finished]),
@@ -199,18 +201,12 @@ def _memory(recorder: Recorder, pool: PoolShape) -> Summary:
         "block_size": pool.block_size,
         "block_bytes": pool.block_bytes,
     }
-    for name, parts, window_ps in (
-        (
-            "all_time",
-            memory_shares.all_time(recorder, pool),
-            sum(recorder.windows["window"]),
-        ),
-        (
-            "while_waiting",
-            memory_shares.while_waiting(recorder, pool),
-            recorder.while_waiting["window"],
-        ),
+    totals = {name: sum(values) for name, values in recorder.windows.items()}
+    for name, parts, integrals in (
+        ("all_time", memory_shares.all_time(recorder, pool), totals),
+        ("while_waiting", memory_shares.while_waiting(recorder, pool), recorder.while_waiting),
     ):
+        window_ps = integrals["window"]
         grouped = memory_shares.states(parts)
         summary[name] = {
             "seconds": window_ps / PS_PER_S,
@@ -221,14 +217,14 @@ def _memory(recorder: Recorder, pool: PoolShape) -> Summary:
                 part: value / (window_ps * pool.block_size) if window_ps else 0.0
                 for part, value in parts.items()
             },
+            "sharing": memory_shares.sharing(integrals, pool),
         }
     return summary
 
 
 def _cache(columns: RequestColumns, recorder: Recorder) -> Summary:
-    admitted = columns.first_scheduled_ps >= 0
-    prompt_tokens = int(columns.prompt_tokens[admitted].sum())
-    hit_tokens = int(columns.hit_tokens[admitted].sum())
+    prompt_tokens = int((columns.prompt_tokens * columns.num_prompts).sum())
+    hit_tokens = int(columns.hit_tokens.sum())
     return {
         "prompt_tokens": prompt_tokens,
         "hit_tokens": hit_tokens,
@@ -295,6 +291,14 @@ def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
         "slid": counts.num_slid,
         "slid_bytes": counts.slid_tokens * pool.block_bytes,
         "copy_s": recorder.copy_ps / PS_PER_S,
+    }
+
+
+def _copy_on_write(recorder: Recorder, pool: PoolShape) -> Summary:
+    return {
+        "blocks": recorder.copied_on_write_blocks,
+        "bytes": recorder.copied_on_write_blocks * pool.block_bytes,
+        "copy_s": recorder.copy_on_write_ps / PS_PER_S,
     }
 
 

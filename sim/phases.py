@@ -99,7 +99,7 @@ def summarise(
     """Rates and mean numbers in each phase; a request counts where it finishes."""
     finished = columns.finished()
     finish_ps = columns.finish_ps[finished]
-    output_tokens = columns.output_tokens[finished]
+    output_tokens = columns.generated_tokens()[finished]
     summary: dict[str, dict[str, float | int | None]] = {}
     for name, (start_ps, end_ps) in phases.edges().items():
         inside = (finish_ps > start_ps) & (finish_ps <= end_ps)

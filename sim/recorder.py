@@ -54,6 +54,9 @@ hole       the part of ``blank`` at times when it was enough in sum for the queu
            run was large enough
 """
 
+SHARED: Final = "shared"
+"""Integral of the slots that owners would take more if none of their blocks had two, in slot-ps."""
+
 HOST: Final = "host"
 """Integral of the blocks in host memory, in block-ps; they are no part of the pool."""
 
@@ -77,11 +80,17 @@ class Recorder:
         computed tokens thrown away by preemptions; ``stall_ps``: sum of the token gaps that held
         a preemption; ``predicted_tokens``: the length of the answer that was predicted at the
         first admission, -1 where nobody predicts. Times are -1 until they happen.
+    further_tokens : array, one entry a request
+        Tokens of a request's other samples, beside ``output_tokens``.
+    copied_on_write_blocks, copy_on_write_ps : int
+        Blocks that sequences of one group shared until one wrote to them, and the time of copies.
+    num_prompts : array or None
+        How often a request's prompt was let in for the first time; ``None``: once.
     windows : dict of str to list of int
-        ``MEMORY``, ``CONTIGUOUS`` and ``HOST`` integrals per window, plus ``waiting`` (requests x
-        ps; those on the host wait, too).
+        ``MEMORY``, ``CONTIGUOUS``, ``SHARED`` and ``HOST`` integrals per window, plus ``waiting``
+        (requests x ps; those on the host wait, too).
     while_waiting : dict of str to int
-        The same integrals over the time in which requests waited.
+        The same integrals, but for ``HOST``, over the time in which requests waited.
     waited_ps : dict of str to int
         Request-ps spent waiting, by cause.
     gaps : GapHistogram
@@ -128,16 +137,19 @@ class Recorder:
         self.resume_hit_tokens = column(0)
         self.stall_ps = column(0)
         self.predicted_tokens = column(-1)
+        self.further_tokens = counts()
+        self.copied_on_write_blocks = self.copy_on_write_ps = 0
+        self.num_prompts: array[int] | None = None  # set where samples are requests
         self.width_ps = FIRST_WIDTH_PS
         while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
             self.width_ps *= 2
         self.windows: dict[str, list[int]] = {
-            name: [0] for name in (*MEMORY, *CONTIGUOUS, HOST, "waiting")
+            name: [0] for name in (*MEMORY, *CONTIGUOUS, SHARED, HOST, "waiting")
         }
         self._blank, self._cached, self._empty, self._duplicate, _, self._running, self._covered = (
             self.windows[name] for name in MEMORY
         )
-        self.while_waiting = dict.fromkeys((*MEMORY, *CONTIGUOUS), 0)
+        self.while_waiting = dict.fromkeys((*MEMORY, *CONTIGUOUS, SHARED), 0)
         self.waited_ps = dict.fromkeys(CAUSES, 0)
         self.gaps = GapHistogram()
         self.num_stalls = 0
@@ -147,8 +159,7 @@ class Recorder:
         self.num_preemptions = 0
         self.num_swaps = 0
         self.num_host_full = 0
-        self.swapped_out_blocks = 0
-        self.swapped_in_blocks = 0
+        self.swapped_out_blocks = self.swapped_in_blocks = 0
         self.copying_ps = 0
         self.peak_host_blocks = 0
         self.num_judged = {"swap": 0, "recompute": 0}
@@ -245,6 +256,13 @@ class Recorder:
                 self._spread(name, start_ps, end_ps, slots)
                 if self.requests_waiting:
                     self.while_waiting[name] += slots * (end_ps - start_ps)
+
+    def shared(self, start_ps: int, end_ps: int, slots: int) -> None:
+        """Slots that sharing saves, constant over ``[start_ps, end_ps)``."""
+        if slots and end_ps > start_ps:
+            self._spread(SHARED, start_ps, end_ps, slots)
+            if self.requests_waiting:
+                self.while_waiting[SHARED] += slots * (end_ps - start_ps)
 
     def host(self, start_ps: int, end_ps: int, num_blocks: int) -> None:
         """Blocks in host memory, constant over ``[start_ps, end_ps)``."""
@@ -365,12 +383,12 @@ class Recorder:
         self.num_judged[choice] += 1
         self.num_right[choice] += right
 
-    def stall(self, index: int, gap_ps: int) -> None:
-        """The gap between two tokens with a preemption in it."""
+    def stall(self, index: int, gap_ps: int, num_gaps: int = 1) -> None:
+        """The gap between two tokens with a preemption in it, of each sequence of a request."""
         self.num_stalls += 1
         self.longest_stall_ps = max(self.longest_stall_ps, gap_ps)
         self.stall_ps[index] += gap_ps
-        self.gaps.add(gap_ps, 1)
+        self.gaps.add(gap_ps, num_gaps)
 
     def aborted(self, index: int, now_ps: int) -> None:
         """The client gave a request up."""

@@ -26,7 +26,12 @@ STATUS_NAMES: Final = ("unfinished", "finished", "refused", "aborted", "not sent
 
 @dataclass(frozen=True, slots=True)
 class RequestColumns:
-    """One entry a request, in trace order; times are -1 until they happen."""
+    """One entry a request, in trace order; times are -1 until they happen.
+
+    ``output_tokens`` are those of the longest sample, ``further_tokens`` those of the others;
+    ``num_prompts`` counts how often the prompt was let in: once, or once for each sample that is a
+    request of its own.
+    """
 
     arrival_ps: NDArray[np.int64]
     prompt_tokens: NDArray[np.int64]
@@ -40,6 +45,8 @@ class RequestColumns:
     lost_tokens: NDArray[np.int64]
     resume_hit_tokens: NDArray[np.int64]
     stall_ps: NDArray[np.int64]
+    further_tokens: NDArray[np.int64]
+    num_prompts: NDArray[np.int64]
 
     @staticmethod
     def of(trace: Trace, recorder: Recorder) -> RequestColumns:
@@ -65,6 +72,12 @@ class RequestColumns:
             lost_tokens=view("lost_tokens"),
             resume_hit_tokens=view("resume_hit_tokens"),
             stall_ps=view("stall_ps"),
+            further_tokens=view("further_tokens"),
+            num_prompts=(
+                (view("first_scheduled_ps") >= 0).astype(np.int64)
+                if recorder.num_prompts is None
+                else view("num_prompts")
+            ),
         )
 
     def part(self, start: int, stop: int | None) -> RequestColumns:
@@ -77,6 +90,10 @@ class RequestColumns:
     def finished(self) -> NDArray[np.bool_]:
         """Mask of the requests that ran to their end."""
         return np.equal(self.status, FINISHED)
+
+    def generated_tokens(self) -> NDArray[np.int64]:
+        """Output tokens of all samples."""
+        return self.output_tokens + self.further_tokens
 
     def arrival_s(self) -> NDArray[np.float64]:
         """When the engine got the request; nan where it was never sent."""

@@ -38,6 +38,16 @@ def _flags(column: NDArray[np.bool_]) -> memoryview[bool]:
     return np.ascontiguousarray(column).data.cast("B").cast("?")
 
 
+def _groups(trace: Trace, config: SchedulerConfig) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sequences of each request, and 1 where they are beams; shape (n,)."""
+    one = np.ones(len(trace), dtype=np.int64)
+    if config.samples != "group":
+        return one, 0 * one
+    beams = one if trace.beam_width is None else trace.beam_width
+    samples = one if trace.num_samples is None else trace.num_samples
+    return np.maximum(samples, beams), (beams > 1).astype(np.int64)
+
+
 class Requests:
     """Columns of one run as Python ints, made once; see the module docstring.
 
@@ -69,9 +79,12 @@ class Requests:
         self.foreseen = _flags(foreseen)
         priority = np.zeros(1, np.int64) if trace.priority is None else trace.priority
         self._priority = _ints(priority)
+        self.width, self._beams = _groups(trace, config)
+        self.has_groups = bool((self.width > 1).any())
         self._num_outputs = _ints(outputs)
         prefix = trace.prefix if config.enable_prefix_caching else None
         self._ids_cover_output = prefix is not None and prefix.covers_output
+        self._anonymous = None if prefix is None else prefix.anonymous_answer
         self.paths = PrefixPaths(prefix, len(trace), config.block_size)
         self._usable_blocks = config.usable_blocks
         self.refused = _flags(self._never_fits(prompts, outputs, foreseen))
@@ -109,7 +122,8 @@ class Requests:
             tokens = tokens + ~foreseen  # one token is computed past a stop token
         if config.promises_longest_end:
             tokens = np.minimum(prompts + np.asarray(self.max_tokens), config.max_model_len)
-        never = (prompts >= config.max_model_len) | (self._blocks(tokens) > self._usable_blocks)
+        never = (prompts >= config.max_model_len) | (self.width > config.max_num_seqs)
+        never |= self._most_blocks(prompts, tokens, self.width, self._beams) > self._usable_blocks
         if not config.enable_chunked_prefill:
             never |= prompts > config.max_num_batched_tokens
         return never
@@ -118,6 +132,17 @@ class Requests:
         """Blocks that the groups of full attention need for so many tokens."""
         num_full = sum(group.sliding_window is None for group in self.config.kv_groups)
         return num_full * -(-tokens // self.config.block_size)
+
+    def _most_blocks(self, prompts: Tokens, tokens: Tokens, width: Tokens, beams: Tokens) -> Tokens:
+        """Blocks of a request's longest state.
+
+        Samples share full blocks of the prompt; beams share at best all but the last block. With
+        their first tokens, sampled after one prompt, they have not parted yet.
+        """
+        size = self.config.block_size
+        last = -(-tokens // size)
+        parted = beams + (1 - beams) * (last - prompts // size)
+        return self._blocks(tokens) + (width - 1) * parted * (tokens > prompts)
 
     def refusal(self, index: int) -> str | None:
         """Why a request can never run, in words; ``None`` where it can."""
@@ -130,19 +155,22 @@ class Requests:
             return (
                 f"prompt of {prompt:,} tokens > budget {config.max_num_batched_tokens:,}, unchunked"
             )
+        if (width := int(self.width[index])) > config.max_num_seqs:
+            return f"asks for {width:,} sequences, the engine has {config.max_num_seqs:,} seats"
         if config.promises_longest_end:
             tokens = min(prompt + self.max_tokens[index], config.max_model_len)
             needs = f"may need {self._blocks(tokens):,} blocks if its answer is as long as allowed"
         else:
             tokens = prompt + self._num_outputs[index] - 1
             tokens += config.async_scheduling and not self.foreseen[index]
-            needs = f"needs {self._blocks(tokens):,} blocks"
+            beams = int(self._beams[index])
+            needs = f"needs {self._most_blocks(prompt, tokens, width, beams):,} blocks"
         return f"{needs}, the pool has {self._usable_blocks:,}"
 
     def num_covered(self, index: int) -> int:
         """Leading full blocks of the request that have a public key."""
         tokens = self.prompt_tokens[index]
-        if self._ids_cover_output:
+        if self._ids_cover_output and not (self._anonymous is not None and self._anonymous[index]):
             tokens += self._num_outputs[index]
         return self.paths.num_covered(index, tokens)
 
@@ -168,6 +196,8 @@ class Requests:
             self.priority(index),
             public,
             self._user(index),
+            int(self.width[index]),
+            beams=bool(self._beams[index]),
         )
 
     def _user(self, index: int) -> str:

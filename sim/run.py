@@ -18,6 +18,7 @@ from kvsim.sim.metrics import Summary, summarise_run
 from kvsim.sim.preset import verification
 from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
+from kvsim.sim.sample_checks import check_samples, num_several
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_checks import check_users
 from kvsim.sim.scenario_loader import load_scenario
@@ -98,6 +99,7 @@ class Run:
                 f"hold {config.block_size}"
             )
         notes += self._lost_answers()
+        notes += self._several_answers()
         rule = str(self.options.get("assume_max_tokens", "model"))
         if rule.startswith("factor"):
             notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
@@ -119,11 +121,21 @@ class Run:
                 f"all: max_model_len {self.setup.config.max_model_len:,} or max_tokens leaves no "
                 "room for them"
             )
-        for column, what in ((trace.num_samples, "num_samples"), (trace.beam_width, "beam_width")):
-            several = 0 if column is None else np.count_nonzero(column > 1)
-            if several:
-                notes.append(f"{what} is not simulated: {several:,} requests count as one answer")
         return notes
+
+    def _several_answers(self) -> list[str]:
+        """A sentence on what requests that ask for several answers are."""
+        several = num_several(self.trace)
+        if not several:
+            return []
+        how = (
+            "a sequence group each, whose blocks are shared until they are written"
+            if self.setup.config.samples == "group"
+            else "each sample is a request of its own"
+        )
+        return [
+            f"{several:,} requests ask for several answers, all as long as the trace says: {how}"
+        ]
 
     @property
     def requests(self) -> pd.DataFrame:
@@ -226,6 +238,7 @@ def simulate(
         think=None if think_time is None else ThinkRule.parse(think_time),
         rng=np.random.default_rng(seed),
     )
+    check_samples(setup.config, trace, closed=loop is not None or num_users is not None)
     engine = driver.run(
         trace,
         setup.config,

@@ -152,6 +152,8 @@ class Scenario:
             eviction=self.eviction.policy,
             eviction_capacity=self.eviction.capacity,
             batching=batching.policy,
+            samples="group" if self.allocator.samples == "group" else "requests",
+            beam_turnover=engine.beam_turnover,
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,
             max_num_batched_tokens=budget,

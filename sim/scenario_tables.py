@@ -105,6 +105,8 @@ class Engine:
 
     ``num_gpu_blocks_override`` counts the null block; it and ``kv_memory`` (bytes for KV) replace
     what ``gpu_memory_utilization`` would leave. ``entry_point`` picks vLLM's defaults.
+    ``beam_turnover``: share of the tokens after which beams are drawn anew
+    (:mod:`kvsim.sim.beam_tree`).
     """
 
     entry_point: str = key("server", choice("server", "offline"))
@@ -122,6 +124,7 @@ class Engine:
     enable_chunked_prefill: bool = key(True, flag())
     async_scheduling: bool | None = key(None, flag(optional=True))
     kv_groups: tuple[KVGroup, ...] | None = key(None, kv_groups())
+    beam_turnover: float = key(0.05, fraction(above_zero=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,9 @@ class Allocator:
     (predictions times ``reservation_margin``) and where ``placement`` says; with ``compaction``
     runs slide together where that lets the queue's head in. It has no blocks and shares no
     prefixes. Other kinds leave those keys aside.
+
+    ``samples``: the answers to one prompt are ``requests`` of their own (vLLM v1), or one sequence
+    ``group`` whose blocks are shared until they are written (v0).
     """
 
     kind: str = key("paged", policy(ALLOCATORS))
@@ -177,6 +183,7 @@ class Allocator:
     compaction: str = key("none", choice("none", "when-blocked"))
     prefix: str = key("auto", choice("auto", "hash", "radix", "none"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
+    samples: str = key("requests", choice("requests", "group"))
 
 
 @dataclass(frozen=True, slots=True)

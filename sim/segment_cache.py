@@ -107,7 +107,8 @@ class SegmentCache:
     """See the module docstring.
 
     ``num_blank`` free blocks without a key, ``num_cached`` free blocks with one (evictions still
-    owed deducted), ``num_duplicates`` referenced blocks beyond the first under their key.
+    owed deducted), ``num_duplicates`` referenced blocks beyond the first under their key,
+    ``num_shared`` references beyond the first of each block.
     """
 
     def __init__(self, num_blocks: int, segment_start: Sequence[int]) -> None:
@@ -115,6 +116,7 @@ class SegmentCache:
         self.num_cached = 0
         self.num_evicted = 0
         self.num_duplicates = 0
+        self.num_shared = 0
         self.segments: dict[int, list[Piece]] = {}
         self._start = segment_start
         self._owed = 0
@@ -199,6 +201,8 @@ class SegmentCache:
                 self.num_cached -= piece.high - piece.low
                 if piece.copies is not None and self._num_referenced(piece):
                     self.num_duplicates += piece.high - piece.low
+            else:
+                self.num_shared += piece.high - piece.low
             piece.refs += 1
         holding.pieces = list(pieces)  # NOTHING_FOUND is shared
         holding.ends = [piece.high for piece in pieces]
@@ -261,9 +265,10 @@ class SegmentCache:
 
     def _unreference(self, piece: Piece) -> None:
         piece.refs -= 1
-        if piece.refs:
-            return
         count = piece.high - piece.low
+        if piece.refs:
+            self.num_shared -= count
+            return
         if piece.copies is not None and self._num_referenced(piece):
             self.num_duplicates -= count
         piece.next_part = None
@@ -395,7 +400,7 @@ class SegmentCache:
         """Verify counts and links; ``num_unkeyed`` owned blocks have no key yet; O(pieces)."""
         self.settle()
         assert self._count_queued() == self.num_cached, "cached count is off"
-        referenced = duplicates = 0
+        referenced = duplicates = shared = 0
         for segment, present in self.segments.items():
             depth = self._start[segment] if segment >= 0 else present[0].low
             for first in present:
@@ -407,7 +412,10 @@ class SegmentCache:
                 owned = sum(copy.refs > 0 for copy in copies)
                 referenced += owned * (first.high - first.low)
                 duplicates += max(owned - 1, 0) * (first.high - first.low)
+                references = sum(copy.refs for copy in copies)
+                shared += (references - owned) * (first.high - first.low)
         assert duplicates == self.num_duplicates, "duplicate count is off"
+        assert shared == self.num_shared, "shared count is off"
         total = referenced + num_unkeyed + self.num_free
         assert total == num_blocks, f"{total} blocks accounted for, the pool has {num_blocks}"
 

@@ -30,6 +30,7 @@ from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
 from kvsim.sim.next_use import NextUse
+from kvsim.sim.sequence_groups import SequenceGroups
 from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ class Stepper:
         self._cost = cost
         self._link = link
         self._requests = requests
+        self._groups = SequenceGroups(allocator, config, cost, recorder, seed)
         self._in_flight: deque[Flight] = deque()
         self._depth = 2 if config.async_scheduling else 1
         self._audit = audit
@@ -226,6 +228,7 @@ class Stepper:
                 sequence.owed -= 1
                 computed = sequence.computed - sequence.owed
                 self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))
+                self._groups.choose_beams(sequence)
                 if self._is_done(sequence):
                     self._leave(sequence, now_ps)
             if self._is_done(sequence):
@@ -234,6 +237,7 @@ class Stepper:
                 num_outputs = sequence.known - sequence.prompt_tokens
                 self.recorder.finished(sequence.index, now_ps, num_outputs)
         self._end_batch(now_ps)
+        self._groups.settle(now_ps)
         if self._listener is not None:
             self._listener.applied(self, flight, finished, late, dropped)
         return finished
@@ -261,6 +265,7 @@ class Stepper:
             sequence = next(waiting for waiting in out if waiting.index == index)
             self._withdraw(sequence)
             self.recorder.queue(now_ps, self._num_waiting)
+        self._groups.settle(now_ps)
         sequence.aborted = True
         self.recorder.aborted(index, now_ps)
 
@@ -288,7 +293,7 @@ class Stepper:
                 FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
             )
             if decodes:
-                contexts.append(max(past + 1, step.padded_to))
+                contexts += [max(past + 1, step.padded_to)] * sequence.width
             else:
                 prefills.append((max(num_tokens, step.padded_to - past), past))
             if allocator.takes_memory(sequence, past + num_tokens):
@@ -305,7 +310,7 @@ class Stepper:
         )
         if self._link is not None:
             duration_ps = self._with_copies(step, duration_ps)
-        duration_ps += self._copy_ps()
+        duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
         recorder.num_steps += 1
         recorder.num_steps_outside += not inside
         start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
@@ -430,11 +435,12 @@ class Stepper:
         if recorder.first_token_ps[index] < 0:
             recorder.first_token_ps[index] = now_ps
         elif item.stint != sequence.last_token_stint:
-            recorder.stall(index, gap_ps)
+            recorder.stall(index, gap_ps, sequence.width)
         else:
-            recorder.gaps.add(gap_ps, 1)
+            recorder.gaps.add(gap_ps, sequence.width)
         sequence.last_token_ps, sequence.last_token_stint = now_ps, item.stint
         recorder.output_tokens[index] += 1
+        recorder.further_tokens[index] += sequence.width - 1
 
     def _leave(self, sequence: Sequence, now_ps: int) -> None:
         """A running sequence ends; in a batch that ends together it keeps what it owns."""
@@ -468,13 +474,14 @@ class Stepper:
         """
         state = self.state
         owners = [*state.running, *state.ended]
-        blank, cached, empty, duplicate, padding = state.allocator.usage(owners)
+        blank, cached, empty, duplicate, padding, shared = state.allocator.usage(owners)
         padding += sum(sequence.computed for sequence in state.ended)
         self.recorder.interval(
             self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
         )
         hole = blank if self._fragmented else 0
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
+        self.recorder.shared(self._since_ps, now_ps, shared)
         self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)
         self.recorder.num_evicted_blocks = state.allocator.num_evicted
         self.recorder.num_host_full = state.mode.num_host_full
@@ -486,7 +493,8 @@ class Stepper:
         state = self.state
         state.allocator.check_invariants()
         members = [*state.running, *state.ended]
-        assert len(members) <= self.config.max_num_seqs, "more sequences than seats"
+        num_seqs = sum(sequence.width for sequence in members)
+        assert num_seqs <= self.config.max_num_seqs, "more sequences than seats"
         for sequence in state.running:
             known = sequence.known + sequence.owed
             assert sequence.computed <= known, f"{sequence} computed more than it knows"

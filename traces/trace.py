@@ -50,6 +50,9 @@ class PrefixIds:
     scope
         ``"global"``, or ``"session"``: equal ids of different sessions are different blocks
         (readers make them distinct, so engines can ignore the scope).
+    anonymous_answer
+        bool, shape ``(n,)``, or None: True where ids count for the prompt alone although they cover
+        the output (a further sample of a recorded answer).
     """
 
     block_size: int
@@ -57,6 +60,7 @@ class PrefixIds:
     ids: NDArray[np.int64]
     covers_output: bool = False
     scope: str = "global"
+    anonymous_answer: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True)

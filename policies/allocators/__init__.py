@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
+from kvsim.policies.allocators.grouped import GroupedAllocator
 from kvsim.policies.allocators.paged import PagedAllocator, block_order
 from kvsim.policies.allocators.placement import make_placement
 from kvsim.policies.allocators.radix import RadixAllocator
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
 def _paged(context: PolicyContext) -> Allocator:
     """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
-    if context.config.prefix == "radix":
+    config = context.config
+    if config.prefix == "radix":
         return RadixAllocator(context)
-    return PagedAllocator(context.config, block_order(context))
+    kind = GroupedAllocator if config.samples == "group" else PagedAllocator
+    return kind(config, block_order(context))
 
 
 def _contiguous(context: PolicyContext) -> Allocator:

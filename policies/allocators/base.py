@@ -32,6 +32,7 @@ class Usage(NamedTuple):
 
     ``blank``: free, without content; ``cached``: free, with content; ``empty``: owned, without a
     token yet; ``duplicate``: a second copy of owned content; ``padding``: owned round-up.
+    ``shared``: beside the pool, what owners would take more if each had blocks of its own.
     """
 
     blank: int
@@ -39,6 +40,7 @@ class Usage(NamedTuple):
     empty: int
     duplicate: int
     padding: int
+    shared: int = 0
 
 
 class Allocator(Protocol):

@@ -121,6 +121,7 @@ class BlockPool:
     """All blocks but the null block, which stands for entries that fell out of a window.
 
     ``num_duplicates`` counts owned blocks whose key an earlier owned block holds as well;
+    ``num_shared`` the references beyond the first of each block;
     ``num_cached_free`` the unreferenced blocks with a key; ``num_evicted`` all keys lost so far.
 
     ``order``: who is evicted, ``None`` = the one free queue. ``capacity``: most unreferenced blocks
@@ -146,6 +147,7 @@ class BlockPool:
         self.index: dict[Hashable, dict[int, Block]] = {}
         self.num_cached_free = 0
         self.num_duplicates = 0
+        self.num_shared = 0
         self.num_evicted = 0
         self.evicted_ids: list[int] = []
         self._unkeyed_to_front = unkeyed_to_front
@@ -189,9 +191,17 @@ class BlockPool:
                 self.free_queue.remove(block)
             self.num_cached_free -= 1
             self._owned(block.key, 1)
+        else:
+            self.num_shared += 1
         block.ref_count += 1
         if self._cached is not None:
             self._cached.used(block, use)
+
+    def share(self, block: Block) -> None:
+        """Reference an owned block once more."""
+        assert block.ref_count > 0, f"{block} is nobody's"
+        self.num_shared += 1
+        block.ref_count += 1
 
     def set_key(
         self,
@@ -225,7 +235,9 @@ class BlockPool:
                 continue
             assert block.ref_count > 0, f"{block} is given up twice"
             block.ref_count -= 1
-            if block.ref_count == 0:
+            if block.ref_count:
+                self.num_shared -= 1
+            else:
                 to_front = block.key is None and self._unkeyed_to_front
                 (front if to_front else back).append(block)
         self.free_queue.push_front(front)
@@ -281,6 +293,8 @@ class BlockPool:
             queued += cached
             self._cached.check_invariants()
         assert len(owned) + len(queued) == len(self._blocks), "a block is lost"
+        shared = sum(block.ref_count - 1 for block in owned)
+        assert shared == self.num_shared, "shared count is off"
         assert len(cached) == self.num_cached_free, "cached count is off"
         assert len(cached) <= self._most_cached, "more is cached than may be"
         keyed = {block.id for block in self._blocks if block.key is not None}

@@ -193,12 +193,15 @@ class PagedAllocator:
 
         The watermark counts as at admission (vLLM v0, ``can_swap_in``).
         """
-        tokens = sequence.computed + new_tokens
-        needed = sum(group.num_needed_at_swap_in(sequence, tokens) for group in self.groups)
+        needed = self._num_needed_at_swap_in(sequence, new_tokens)
         if needed > self.pool.num_free:
             return "blocks"
         keep = 0 if idle else self._watermark_blocks
         return "admission rule" if needed + keep > self.pool.num_free else None
+
+    def _num_needed_at_swap_in(self, sequence: Sequence, new_tokens: int) -> int:
+        tokens = sequence.computed + new_tokens
+        return sum(group.num_needed_at_swap_in(sequence, tokens) for group in self.groups)
 
     def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
         """Give it blocks of its own for all it had and ``new_tokens`` more; full ones get keys."""
@@ -236,7 +239,8 @@ class PagedAllocator:
             for group in self.groups:
                 empty += len(group.tables[sequence.index]) * size - sequence.computed
         blank, cached = pool.num_free - pool.num_cached_free, pool.num_cached_free
-        return Usage(blank * size, cached * size, empty, pool.num_duplicates * size, 0)
+        duplicate, shared = pool.num_duplicates * size, pool.num_shared * size
+        return Usage(blank * size, cached * size, empty, duplicate, 0, shared)
 
     def fragmented(self, sequence: Sequence) -> bool:
         """Never: any free block will do."""

@@ -170,9 +170,12 @@ class RadixAllocator:
         What is not published has no key yet, so it is no duplicate, whatever its tokens.
         """
         cache, empty = self.cache, 0
+        shared = cache.tree.num_evictable - cache.tree.num_tokens
         for sequence in running:
-            empty += self.lease_of(sequence).num_tokens - sequence.computed
-        return Usage(cache.num_free, cache.tree.num_evictable, empty, 0, 0)
+            lease = self.lease_of(sequence)
+            empty += lease.num_tokens - sequence.computed
+            shared += lease.num_shared
+        return Usage(cache.num_free, cache.tree.num_evictable, empty, 0, 0, shared)
 
     def fragmented(self, sequence: Sequence) -> bool:
         """Never: any free page will do."""

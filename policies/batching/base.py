@@ -85,8 +85,12 @@ class ScheduledStep:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all items."""
-        return sum(item.num_tokens for item in self.items)
+        """Tokens of all items, each sequence of a group counted."""
+        return sum(
+            item.num_tokens
+            * (item.sequence.width if item.past >= item.sequence.prompt_tokens else 1)
+            for item in self.items
+        )
 
 
 @dataclass(slots=True)
@@ -105,6 +109,11 @@ class SchedulerState:
     running: list[Sequence] = field(default_factory=list)
     swapped: deque[Sequence] = field(default_factory=deque)
     ended: list[Sequence] = field(default_factory=list)
+
+    @property
+    def num_seats_taken(self) -> int:
+        """Sequences that run, each of a group counted; O(running)."""
+        return sum(sequence.width for sequence in self.running)
 
     @property
     def config(self) -> SchedulerConfig:

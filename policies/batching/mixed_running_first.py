@@ -4,7 +4,8 @@ Mirrors ``Scheduler.schedule`` of vLLM 0.32.0 (v1/core/sched/scheduler.py). Ther
 phase and no decode phase: each sequence in turn gets ``known - computed`` tokens, cut by the token
 budget, until the budget is used up. Running sequences take blocks past watermark and reserve and
 preempt when they lack one; in a step that preempted nobody enters. Of the queue only the head is
-tried. (Those on the host, which vLLM v1 has none of, come before the queue.)
+tried. (What vLLM v1 has none of: those on the host come before the queue, and a group of several
+takes a seat, and a token of the budget, for each of its sequences, or waits.)
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class MixedRunningFirst:
         while position < len(running) and budget > 0:
             sequence = running[position]
             tokens = self._cut(state, self._wanted(state, sequence), min(cap, budget))
-            if tokens <= 0:
+            if tokens <= 0 or sequence.num_scheduled(tokens) > budget:
                 position += 1
                 continue
             while not self._grow(state, sequence, tokens):
@@ -76,7 +77,7 @@ class MixedRunningFirst:
                 if victim is sequence:
                     return budget
             step.items.append(Item(sequence, tokens, sequence.computed))
-            budget -= tokens
+            budget -= sequence.num_scheduled(tokens)
             position += 1
         return budget
 
@@ -108,7 +109,7 @@ class MixedRunningFirst:
         returned = 0
         for number, item in enumerate(step.items):
             if item.sequence is victim:
-                returned = item.num_tokens
+                returned = victim.num_scheduled(item.num_tokens)
                 del step.items[number]
                 break
         if not put_out(state, step, victim):
@@ -123,8 +124,9 @@ class MixedRunningFirst:
         self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
     ) -> None:
         config, allocator = state.config, state.allocator
+        seats = config.max_num_seqs - state.num_seats_taken
         while len(state.waiting):
-            if len(state.running) >= config.max_num_seqs:
+            if state.waiting.head().width > seats:
                 step.waits_for = "seats"
                 return
             if budget <= 0:
@@ -145,6 +147,7 @@ class MixedRunningFirst:
                 return
             self._admit(state, step, hit, tokens)
             budget -= tokens
+            seats -= sequence.width
 
     def _refusal(
         self, state: SchedulerState, sequence: Sequence, hit: Hit, tokens: int

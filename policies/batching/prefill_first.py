@@ -8,10 +8,13 @@ Admission, head of the queue only, while seats and ``max_num_batched_tokens`` la
 the whole prompt, *hits not deducted*, must leave ``watermark`` of all blocks free, whether anything
 runs or not. A prompt for which even the empty pool would not is dropped.
 
-Decode: a running sequence needs a free block even where its last one has room (the engine counts
-the block that it touches); where there is none the victim goes, its blocks too, and returns to the
-front of the queue, or to the host. Who is on the host comes back behind a decode that preempted
-nobody, under the same watermark; while anybody is there no prompt enters.
+A group takes a seat for each of its sequences from the start; its prompt is computed once.
+
+Decode: a running sequence needs a free block, a group one for each of its sequences, even where its
+last one has room (the engine counts the block that it touches); where there is none the victim
+goes, its blocks too, and returns to the front of the queue, or to the host. Who is on the host
+comes back behind a decode that preempted nobody, under the same watermark; while anybody is there
+no prompt enters.
 
 :class:`~kvsim.policies.batching.new_token_ratio.NewTokenRatio` has the same frame with SGLang's
 rules.
@@ -59,10 +62,11 @@ class PrefillFirst(MixedRunningFirst):
     def _prefill(self, state: SchedulerState, step: ScheduledStep) -> None:
         """Admit whole prompts."""
         budget = state.config.max_num_batched_tokens
+        seats = state.config.max_num_seqs - state.num_seats_taken
         while len(state.waiting):
             if self._drop_head(state, step):
                 continue
-            if len(state.running) >= state.config.max_num_seqs:
+            if state.waiting.head().width > seats:
                 step.waits_for = "seats"
                 return
             sequence = state.waiting.head()
@@ -76,6 +80,7 @@ class PrefillFirst(MixedRunningFirst):
                 return
             self._admit(state, step, hit, tokens)
             budget -= tokens
+            seats -= sequence.width
         step.waits_for = None
 
     def _decode(self, state: SchedulerState, step: ScheduledStep) -> None:
@@ -92,7 +97,9 @@ class PrefillFirst(MixedRunningFirst):
         return "admission rule" if spare - wanted < self._kept_free(state) else None
 
     def _grow(self, state: SchedulerState, sequence: Sequence, tokens: int) -> bool:
-        return state.allocator.num_spare > 0 and state.allocator.grow(sequence, tokens)
+        return state.allocator.num_spare >= sequence.width and state.allocator.grow(
+            sequence, tokens
+        )
 
     def _drop_head(self, state: SchedulerState, step: ScheduledStep) -> bool:
         """Drop the head of the queue if it can never enter."""

@@ -42,11 +42,23 @@ def put_out(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> boo
     """Take a victim's blocks: to the host where the mode says so, else for good.
 
     It is out of ``running`` already. Only who was swapped keeps its computed tokens; False: it has
-    to wait again.
+    to wait again. A group goes as a whole.
+
+    Raises
+    ------
+    ValueError
+        Where sequences that have parted find the host full: they cannot be computed again (vLLM's
+        engine v0 ends there, too).
     """
     mode = state.mode
     num_blocks = state.allocator.num_held(victim)
     swapped = mode.swaps(victim, num_blocks)
+    if not swapped and victim.width > 1 and victim.known > victim.prompt_tokens:
+        raise ValueError(
+            f"host memory has no room for the {num_blocks:,} blocks of {victim.name}, whose "
+            f"{victim.width} sequences cannot be computed again: raise preemption.swap_space "
+            f"(now {mode.host.num_blocks:,} blocks, {mode.host.num_used:,} taken)"
+        )
     step.preempted.append(Preemption(victim, victim.computed, num_blocks if swapped else 0))
     victim.owed = victim.in_flight = 0
     victim.num_preemptions += 1
@@ -75,14 +87,14 @@ def bring_back(
     """
     allocator = _swapping(state)
     while state.swapped:
-        if len(state.running) >= state.config.max_num_seqs:
+        sequence = state.swapped[0]
+        if state.num_seats_taken + sequence.width > state.config.max_num_seqs:
             step.waits_for = "seats"
             break
-        if budget <= 0:
+        tokens = min(chunk_of(sequence), budget)
+        if budget <= 0 or sequence.num_scheduled(tokens) > budget:
             step.waits_for = "budget"
             break
-        sequence = state.swapped[0]
-        tokens = min(chunk_of(sequence), budget)
         idle = not state.running and not idle_too
         step.waits_for = allocator.swap_in_refusal(sequence, tokens, idle=idle)
         if step.waits_for is not None:
@@ -94,7 +106,7 @@ def bring_back(
         state.running.append(sequence)
         step.swapped_in.append(SwapIn(sequence, num_blocks, hit.tokens))
         step.items.append(Item(sequence, tokens, sequence.computed))
-        budget -= tokens
+        budget -= sequence.num_scheduled(tokens)
     return budget
 
 

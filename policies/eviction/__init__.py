@@ -65,10 +65,12 @@ EVICTION: Final[Registry[EvictionKey | OrderFactory]] = Registry(
 )
 """A function is a key; a class is built with the run's context and has hooks."""
 
-AT_ADMISSIONS: Final = frozenset(
-    {"lru", "mru", "lfu", "slru", "length-aware", "random", "furthest-next-use"}
-)
-"""Orders that look at what admissions and releases do, and not at when a block came in."""
+AT_ADMISSIONS: Final = frozenset({"lru", "lfu", "slru", "length-aware", "furthest-next-use"})
+"""Orders that look at what admissions and releases do, and not at when a block came in.
+
+``mru`` and ``random`` do see when a second copy of a block comes in: it lets the first one go,
+which ``mru`` would choose at once, and to which ``random`` gives a number.
+"""
 
 SEGMENT_SAFE: Final[dict[str, float]] = {
     "lru": math.inf,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kvsim.policies.guards.victim import guarded_victim
 from kvsim.policies.preemption.auto import Auto
 from kvsim.policies.preemption.host_pool import HostPool
-from kvsim.policies.preemption.mode import Judgement, PreemptionMode, Recompute, Swap
+from kvsim.policies.preemption.mode import Judgement, PreemptionMode, Recompute, Swap, SwapGroups
 from kvsim.policies.preemption.victims import (
     by_queue,
     first,
@@ -42,6 +42,7 @@ VICTIMS: Final[Registry[Victim]] = Registry(
 MODES: Final[dict[str, Callable[[PolicyContext], PreemptionMode]]] = {
     "recompute": lambda _context: Recompute(),
     "swap": Swap,
+    "swap-groups": SwapGroups,
     "auto": Auto,
 }
 

@@ -3,10 +3,13 @@
 ``recompute``  blocks are given up; the sequence waits again and computes all but its hit (vLLM v1)
 ``swap``       blocks are copied to the host as long as it has room, and back before anybody new
                enters; else recompute (vLLM v0, where a full host ends the engine)
+``swap-groups``  swap for sequence groups of several, recompute for single sequences (vLLM v0's own
+               choice; a group that has parted cannot be computed again)
 ``auto``       the cheaper of the two by the run's cost model: :mod:`kvsim.policies.preemption.auto`
 
 A block that others hold too is *copied*, not pinned: the victim gives its reference up, takes its
 own copy along and comes back with blocks of its own. So what it shared is a duplicate afterwards.
+What the sequences of one group share goes once and is shared again when it comes back.
 """
 
 from __future__ import annotations
@@ -74,3 +77,11 @@ class Swap:
     def returned(self, _sequence: Sequence, _hit_tokens: int) -> Judgement | None:
         """Nothing was weighed."""
         return None
+
+
+class SwapGroups(Swap):
+    """Groups of several go to the host, single sequences are computed again."""
+
+    def swaps(self, sequence: Sequence, num_blocks: int) -> bool:
+        """Whether there is room for a group."""
+        return sequence.width > 1 and super().swaps(sequence, num_blocks)

@@ -14,6 +14,7 @@ from kvsim.sim.comparison_presets.long_vs_short import LongVsShort
 from kvsim.sim.comparison_presets.sosp23_blocks import Sosp23Blocks
 from kvsim.sim.comparison_presets.sosp23_fig2 import Sosp23Fig2
 from kvsim.sim.comparison_presets.sosp23_prefix import Sosp23Prefix
+from kvsim.sim.comparison_presets.sosp23_sharing import Sosp23Sharing
 
 __all__ = [
     "COMPARISON_PRESETS",
@@ -27,7 +28,14 @@ __all__ = [
 
 COMPARISON_PRESETS: Final[dict[str, ComparisonPreset]] = {
     preset.name: preset
-    for preset in (Levers(), LongVsShort(), Sosp23Fig2(), Sosp23Blocks(), Sosp23Prefix())
+    for preset in (
+        Levers(),
+        LongVsShort(),
+        Sosp23Fig2(),
+        Sosp23Blocks(),
+        Sosp23Prefix(),
+        Sosp23Sharing(),
+    )
 }
 
 

@@ -194,4 +194,4 @@ def test_answers_that_the_model_length_cuts_are_noted(
     assert main(["simulate", "long.csv", "--max-model-len", "1000", "--json"]) == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any("1 answers were cut short, by 400 tokens" in note for note in notes)
-    assert any("num_samples is not simulated: 1 requests" in note for note in notes)
+    assert any("1 requests ask for several answers" in note for note in notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvsim.policies.allocators import ContiguousAllocator, PagedAllocator, make_allocator
+from kvsim.policies.allocators.base import Usage
 from kvsim.policies.allocators.placement import PLACEMENTS, make_placement
 from kvsim.policies.allocators.reservation import RESERVATIONS, Reservation
 from kvsim.policies.context import PolicyContext
@@ -97,7 +98,7 @@ def test_a_life_in_memory(reservation: str, placement: str) -> None:
     for computed in range(10, 16):
         sequence.computed = computed
         usage = allocator.usage([sequence])
-        assert usage == (256 - held, 0, reserved - computed, 0, held - reserved)
+        assert usage == Usage(256 - held, 0, reserved - computed, 0, held - reserved)
         allocator.check_invariants()
         if computed < 15:
             assert allocator.grow(sequence, 1)
@@ -106,7 +107,7 @@ def test_a_life_in_memory(reservation: str, placement: str) -> None:
     assert allocator.address_of(sequence) == 0
     allocator.release(sequence)
     assert allocator.num_empty(sequence, 15) == reserved - 15, "asked again after a preemption"
-    assert allocator.usage([]) == (256, 0, 0, 0, 0)
+    assert allocator.usage([]) == Usage(256, 0, 0, 0, 0)
     assert allocator.owners() == set()
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kvsim.policies.allocators import ContiguousAllocator, make_allocator
+from kvsim.policies.allocators.base import Usage
 from kvsim.policies.allocators.placement import PLACEMENTS
 from kvsim.policies.allocators.relocations import Relocations
 from kvsim.policies.allocators.reservation import Predicted
@@ -116,7 +117,7 @@ def test_it_grows_in_place_as_far_as_the_hole_allows() -> None:
     assert allocator.takes_memory(sequence, sequence.computed + 1)
     assert sequence.reserved == 20, "twice the room for the answer"
     assert allocator.relocations == Relocations(num_grown=1)
-    assert allocator.usage([sequence]) == (20, 0, 5, 0, 0)
+    assert allocator.usage([sequence]) == Usage(20, 0, 5, 0, 0)
     allocator.check_invariants()
 
 
@@ -128,7 +129,7 @@ def test_a_renewal_for_a_step_that_is_not_made_was_never_owned() -> None:
     assert allocator.num_empty(sequence, 15) == 5
     allocator.release(sequence)  # another one's victim, in the same call
     assert allocator.num_empty(sequence, 15) == 0
-    assert allocator.usage([]) == (40, 0, 0, 0, 0)
+    assert allocator.usage([]) == Usage(40, 0, 0, 0, 0)
 
 
 def test_it_moves_where_its_neighbour_is_in_the_way() -> None:
@@ -305,7 +306,7 @@ class Machine(RuleBasedStateMachine):
         computed = sum(one.computed for one in self.running)
         assert self.taken().count(True) == held
         usage = self.allocator.usage(self.running)
-        assert usage == (self.pool - held, 0, reserved - computed, 0, held - reserved)
+        assert usage == Usage(self.pool - held, 0, reserved - computed, 0, held - reserved)
         relocations = self.allocator.relocations
         assert relocations is not None
         assert relocations.copied_tokens == self.copied

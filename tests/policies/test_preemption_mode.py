@@ -58,7 +58,7 @@ class TestEveryMode:
     def test_a_full_host_takes_nobody(self, name: str) -> None:
         mode = make_mode(name, host=2)
         assert not mode.swaps(make_victim(9), 3)
-        assert mode.num_host_full == (name != "recompute")
+        assert mode.num_host_full == (name in {"swap", "auto"})
         assert mode.returned(make_victim(9), 0) is None
 
     def test_the_mode_itself_takes_no_room(self, name: str) -> None:
@@ -66,6 +66,15 @@ class TestEveryMode:
         for index in range(20):
             mode.swaps(make_victim(9, index), 3)
         assert mode.host.num_used == 0
+
+
+def test_groups_swap_and_single_sequences_recompute() -> None:
+    group, mode = make_victim(9), make_mode("swap-groups", host=3)
+    group.width = 2
+    assert not mode.swaps(make_victim(9), 3)
+    assert mode.swaps(group, 3)
+    assert not mode.swaps(group, 4)
+    assert mode.num_host_full == 1
 
 
 def test_recompute_never_and_swap_always() -> None:

@@ -386,11 +386,13 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
         allocator, twin = self.allocator, self.twin
         allocator.check_invariants()
         assert allocator.owners() == set(twin.own) == {s.index for s in self.running}
-        blank, cached, empty, duplicate, padding = allocator.usage(self.running)
+        blank, cached, empty, duplicate, padding, shared = allocator.usage(self.running)
         assert (blank, cached) == (twin.num_free(), twin.num_unlocked())
         assert (duplicate, padding) == (0, 0)
         assert empty == sum(allocator.num_empty(s, s.computed) for s in self.running)
         assert allocator.num_evicted * twin.tree.page_size == twin.num_evicted
+        held_by_all = sum(map(len, twin.locked.values())) + sum(twin.own.values())
+        assert shared == held_by_all - (twin.num_tokens - blank - cached)
         for sequence in self.running:
             held = len(twin.locked[sequence.index]) + twin.own[sequence.index]
             assert allocator.num_held(sequence) * twin.tree.page_size == held

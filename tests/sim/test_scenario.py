@@ -183,7 +183,7 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("slo.ttft=2", "slo.ttft = 2: has no unit: expected a time with its unit"),
         ("eviction.policy=lur", "eviction.policy = 'lur': expected one of lru, fifo"),
         ("batching.policy=dynamic", "expected one of mixed-running-first, iteration-level"),
-        ("preemption.mode=spill", "expected 'recompute' or 'swap' or 'auto'"),
+        ("preemption.mode=spill", "expected 'recompute' or 'swap' or 'swap-groups'"),
         ("preemption.swap_space=none", "expected a size such as"),
         ("preemption.victim=nobody", "expected one of by-queue, last, first, least-progress"),
         ("predictor.kind=clever", "expected one of none"),

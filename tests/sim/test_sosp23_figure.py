@@ -16,6 +16,7 @@ from kvsim.sim.comparison_presets.sosp23_blocks import Sosp23Blocks
 from kvsim.sim.comparison_presets.sosp23_fig2 import NUM_SEEDS, PAGED, PAPER, Sosp23Fig2
 from kvsim.sim.comparison_presets.sosp23_lengths import MODEL_LEN, saturated
 from kvsim.sim.comparison_presets.sosp23_prefix import Sosp23Prefix
+from kvsim.sim.comparison_presets.sosp23_sharing import Sosp23Sharing
 from kvsim.sim.run import Run, simulate
 
 if TYPE_CHECKING:
@@ -129,3 +130,18 @@ def test_a_longer_shared_prefix_gains_more() -> None:
     assert found is not None
     throughput, _ = found.tables[0].lines
     assert throughput.kvsim == pytest.approx((1.67, 3.58), abs=0.5)
+
+
+@pytest.mark.slow
+def test_samples_and_beams_share_blocks() -> None:
+    """Figure 15, for the record: samples follow from the lengths, the beams' turnover is fitted."""
+    preset = Sosp23Sharing()
+    result = compare(preset.traces(seed=0), preset.scenarios(lambda scenario: scenario))
+    found = preset.published(result.rows)
+    assert found is not None
+    for line in found.tables[0].lines:
+        print(line)
+        assert list(line.kvsim) == sorted(line.kvsim)
+        differences = [value for value in line.differences() if value is not None]
+        assert len(differences) == 2
+        assert max(map(abs, differences)) < (6 if line.name.endswith("samples") else 3)

@@ -1,0 +1,176 @@
+"""Paged blocks for sequence groups: who has one sequence is served as ever (vLLM's engine v0).
+
+A group enters as one: its prompt is computed once, then its sequences part and share blocks until
+they write to them. It leaves as one, too: to the host with each block once, and back with blocks
+shared as they were (PagedAttention paper, section 4.5). Groups of several are for one KV group of
+full attention without a prefix cache; runs refuse them elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.policies.allocators.sequence_group import SequenceGroup, num_to_write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from collections.abc import Sequence as SequenceOf
+
+    from kvsim.policies.allocators.base import Hit, Usage
+    from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.allocators.sequence_group import GivenUp, Shape
+    from kvsim.policies.eviction import EvictionOrder
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.policies.sequence import Sequence
+
+
+class GroupedAllocator(PagedAllocator):
+    """See the module docstring; ``num_copied``: blocks copied on write so far."""
+
+    def __init__(self, config: SchedulerConfig, order: EvictionOrder[Block] | None = None) -> None:
+        super().__init__(config, order)
+        self._sequence_groups: dict[int, SequenceGroup] = {}
+        self._shapes: dict[int, Shape] = {}
+        self.num_copied = 0
+        self._given_up: list[GivenUp] = []
+
+    def num_lacking(self, sequence: Sequence, tokens: int) -> int:
+        """Blocks that the tables lack; those to be copied count."""
+        if sequence.width == 1:
+            return super().num_lacking(sequence, tokens)
+        group = self._sequence_groups[sequence.index]
+        if sequence.computed < sequence.prompt_tokens:
+            return group.num_lacking(tokens)
+        assert tokens == sequence.computed + 1, "sequences of a group decode token by token"
+        return group.num_to_write(sequence.computed)
+
+    def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
+        """Take the blocks of the prompt's first chunk; see :meth:`PagedAllocator.admit`."""
+        if sequence.width == 1:
+            super().admit(sequence, hit, new_tokens)
+            return
+        group = SequenceGroup(self.pool, self._block_size, sequence.width)
+        self._sequence_groups[sequence.index] = group
+        group.extend_prompt(new_tokens)
+
+    def grow(self, sequence: Sequence, new_tokens: int) -> bool:
+        """Give a running sequence, or all of a group, room; False (nothing taken) if it lacks."""
+        if sequence.width == 1:
+            return super().grow(sequence, new_tokens)
+        if self.num_lacking(sequence, sequence.computed + new_tokens) > self.pool.num_free:
+            return False
+        self._extend(sequence, new_tokens)
+        return True
+
+    def _extend(self, sequence: Sequence, new_tokens: int) -> None:
+        group = self._sequence_groups[sequence.index]
+        if sequence.computed < sequence.prompt_tokens:
+            group.extend_prompt(sequence.computed + new_tokens)
+            return
+        before = group.num_copied
+        group.write(sequence.computed)
+        self.num_copied += group.num_copied - before
+
+    def set_keys(self, sequence: Sequence, tokens: int) -> None:
+        """Groups of several have no prefix cache."""
+        if sequence.width == 1:
+            super().set_keys(sequence, tokens)
+
+    def release(self, sequence: Sequence) -> None:
+        """Give up all blocks."""
+        if sequence.width == 1:
+            super().release(sequence)
+            return
+        group = self._sequence_groups.pop(sequence.index)
+        group.release(sequence.computed)
+        self._given_up += group.take_given_up()
+
+    def go_on_from(self, sequence: Sequence, parents: SequenceOf[int]) -> None:
+        """Beam ``i`` of a group goes on from its beam ``parents[i]``."""
+        group = self._sequence_groups[sequence.index]
+        group.go_on_from(parents, sequence.computed)
+        self._given_up += group.take_given_up()
+
+    # ---- to the host and back ----------------------------------------------------------------
+
+    def swap_out(self, sequence: Sequence) -> None:
+        """Give up all blocks, but remember who shared which."""
+        if sequence.width == 1:
+            super().swap_out(sequence)
+            return
+        self._shapes[sequence.index] = self._sequence_groups[sequence.index].shape()
+        self.release(sequence)
+
+    def _num_needed_at_swap_in(self, sequence: Sequence, new_tokens: int) -> int:
+        if sequence.width == 1:
+            return super()._num_needed_at_swap_in(sequence, new_tokens)
+        shape, size, computed = self._shapes[sequence.index], self._block_size, sequence.computed
+        if computed < sequence.prompt_tokens:
+            return max(-(-(computed + new_tokens) // size), shape.num_blocks)
+        return shape.num_blocks + num_to_write(shape.tables, computed, size, sequence.width)
+
+    def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
+        """Give it blocks of its own again, and room for ``new_tokens`` more."""
+        if sequence.width == 1:
+            super().swap_in(sequence, new_tokens)
+            return
+        group = SequenceGroup(self.pool, self._block_size, sequence.width)
+        group.rebuild(self._shapes.pop(sequence.index))
+        self._sequence_groups[sequence.index] = group
+        self._extend(sequence, new_tokens)
+
+    def forget_swapped(self, sequence: Sequence) -> None:
+        """A swapped sequence will not come back."""
+        if sequence.width == 1:
+            super().forget_swapped(sequence)
+        else:
+            del self._shapes[sequence.index]
+
+    # ---- accounts ----------------------------------------------------------------------------
+
+    def date(self, sequence: Sequence, now_ps: int) -> None:
+        """A step of a group begins: what it took for that counts from now on."""
+        self._sequence_groups[sequence.index].date(now_ps)
+
+    def take_given_up(self) -> list[GivenUp]:
+        """Blocks of groups that were given up, partly empty, since the last call."""
+        given_up, self._given_up = self._given_up, []
+        return given_up
+
+    def num_empty(self, sequence: Sequence, tokens: int) -> int:
+        """Free end of a sequence's last block; those of groups are told block by block."""
+        return super().num_empty(sequence, tokens) if sequence.width == 1 else 0
+
+    def usage(self, running: Iterable[Sequence]) -> Usage:
+        """Slots by what they hold; O(sequences)."""
+        members = list(running)
+        usage = super().usage(member for member in members if member.width == 1)
+        empty = sum(
+            self._sequence_groups[member.index].num_empty(member.computed)
+            for member in members
+            if member.width > 1
+        )
+        return usage._replace(empty=usage.empty + empty)
+
+    def owners(self) -> set[int]:
+        """Sequences, and groups, with block tables."""
+        return super().owners() | set(self._sequence_groups)
+
+    def num_held(self, sequence: Sequence) -> int:
+        """Blocks of a sequence, or of a group, each once."""
+        if sequence.width == 1:
+            return super().num_held(sequence)
+        return self._sequence_groups[sequence.index].shape().num_blocks
+
+    def check_invariants(self) -> None:
+        """Verify pool and tables, and count all references of groups anew; O(pool)."""
+        super().check_invariants()
+        for index, group in self._sequence_groups.items():
+            assert len(group.tables) in (1, group.width), f"group {index} lost a sequence"
+            assert len({len(table) for table in group.tables}) == 1, "sequences are equally long"
+            refs = Counter(block.id for table in group.tables for block in table)
+            for table in group.tables:
+                for block in table:
+                    assert block.ref_count == refs[block.id], f"{block} has other references"

@@ -1,0 +1,165 @@
+"""Block tables of one sequence group: the samples, or beams, of one prompt (vLLM's engine v0).
+
+Sequences share blocks by reference and copy one only when they write to it (PagedAttention paper,
+section 4.4; vLLM 0.8.5, core/block_manager.py ``fork`` and ``append_slots``, read). A prompt of 10
+tokens in blocks of 4, three samples:
+
+    prompt       [A][B][C.]                           computed once
+    1st write    [A][B][D.]  [A][B][E.]  [A][B][C.]   two copies; the last to write finds C its own
+    3rd write    each takes a block of its own
+
+All sequences of a group are equally long, so a column of blocks is written in one step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as SequenceOf
+
+    from kvsim.policies.allocators.block_pool import Block, BlockPool
+
+
+class GivenUp(NamedTuple):
+    """``slots`` of a block taken at ``taken_ps`` stayed empty until nobody held it any more."""
+
+    taken_ps: int
+    slots: int
+
+
+class Shape(NamedTuple):
+    """Tables of a group with its ``num_blocks`` blocks by number, shared ones once."""
+
+    tables: list[list[int]]
+    num_blocks: int
+
+
+def num_to_write(
+    tables: SequenceOf[SequenceOf[Block | int]], computed: int, block_size: int, width: int
+) -> int:
+    """Blocks that the next token of ``width`` sequences takes, after ``computed`` in each.
+
+    Who got room for that token already, and was put out before it came, takes no more.
+    """
+    if computed == len(tables[0]) * block_size:
+        return width
+    return width - len({table[-1] for table in tables})
+
+
+class SequenceGroup:
+    """``tables``: one while the prompt is computed, then one for each of the ``width`` sequences.
+
+    ``num_copied`` counts blocks copied on write. Blocks that nobody holds any more are told by
+    :meth:`take_given_up`, but for those whose step never started (no :meth:`date` since).
+    """
+
+    def __init__(self, pool: BlockPool, block_size: int, width: int) -> None:
+        self.tables: list[list[Block]] = [[]]
+        self.width = width
+        self.num_copied = 0
+        self._pool = pool
+        self._block_size = block_size
+        self._taken_ps: dict[int, int] = {}
+        self._undated: list[Block] = []
+        self._given_up: list[GivenUp] = []
+
+    def extend_prompt(self, tokens: int) -> None:
+        """Take the blocks of the first ``tokens`` prompt tokens."""
+        assert len(self.tables) == 1, "a prompt is computed before its sequences part"
+        self.tables[0] += self._take(self.num_lacking(tokens))
+
+    def num_lacking(self, tokens: int) -> int:
+        """Blocks that the prompt's table lacks for ``tokens`` tokens."""
+        return max(-(-tokens // self._block_size) - len(self.tables[0]), 0)
+
+    def num_to_write(self, computed: int) -> int:
+        """Blocks that each sequence's next token takes, with ``computed`` tokens in each."""
+        return num_to_write(self.tables, computed, self._block_size, self.width)
+
+    def write(self, computed: int) -> None:
+        """Make room for the next token of each sequence; a block that others hold is copied."""
+        while len(self.tables) < self.width:
+            self.tables.append(self._shared(self.tables[0]))
+        if computed == len(self.tables[0]) * self._block_size:
+            for table in self.tables:
+                table.extend(self._take(1))
+            return
+        for table in self.tables:
+            if table[-1].ref_count > 1:
+                self._pool.release([table[-1]])
+                table[-1:] = self._take(1)
+                self.num_copied += 1
+
+    def go_on_from(self, parents: SequenceOf[int], computed: int) -> None:
+        """Each beam goes on from one of the beams so far; who is nobody's parent is dropped."""
+        before, self.tables = self.tables, [self._shared(self.tables[i]) for i in parents]
+        self._give_up(before, computed)
+
+    def release(self, computed: int) -> None:
+        """Give up all blocks, tail first."""
+        before, self.tables = self.tables, []
+        self._give_up(before, computed)
+
+    def shape(self) -> Shape:
+        """Which entries of the tables are one block."""
+        numbers: dict[int, int] = {}
+        tables = [
+            [numbers.setdefault(block.id, len(numbers)) for block in table] for table in self.tables
+        ]
+        return Shape(tables, len(numbers))
+
+    def rebuild(self, shape: Shape) -> None:
+        """Take new blocks, shared as they were."""
+        blocks = self._take(shape.num_blocks)
+        seen: set[int] = set()
+        for table in shape.tables:
+            for number in table:
+                if number in seen:
+                    self._pool.share(blocks[number])
+                seen.add(number)
+        self.tables = [[blocks[number] for number in table] for table in shape.tables]
+
+    # ---- accounts ----------------------------------------------------------------------------
+
+    def num_empty(self, computed: int) -> int:
+        """Slots without a token: the free ends of the last column's blocks."""
+        last = {table[-1].id for table in self.tables if table}
+        return len(last) * (len(self.tables[0]) * self._block_size - computed)
+
+    def date(self, now_ps: int) -> None:
+        """What was taken since the last step is filled from now on."""
+        for block in self._undated:
+            self._taken_ps[block.id] = now_ps
+        self._undated.clear()
+
+    def take_given_up(self) -> list[GivenUp]:
+        """Blocks with empty slots that were given up since the last call."""
+        given_up, self._given_up = self._given_up, []
+        return given_up
+
+    def _take(self, count: int) -> list[Block]:
+        blocks = self._pool.take(count)
+        self._undated += blocks
+        return blocks
+
+    def _shared(self, table: list[Block]) -> list[Block]:
+        for block in table:
+            self._pool.share(block)
+        return list(table)
+
+    def _give_up(self, tables: list[list[Block]], computed: int) -> None:
+        for table in tables:
+            self._pool.release(reversed(table))
+        gone = {
+            block.id: column
+            for table in tables
+            for column, block in enumerate(table)
+            if not block.ref_count
+        }
+        for block_id, column in gone.items():
+            taken_ps = self._taken_ps.pop(block_id, None)
+            empty = min((column + 1) * self._block_size - computed, self._block_size)
+            if taken_ps is not None and empty > 0:
+                self._given_up.append(GivenUp(taken_ps, empty))
+        self._undated = [block for block in self._undated if block.id not in gone]
