@@ -25,8 +25,8 @@ def _paged(context: PolicyContext) -> Allocator:
     config = context.config
     own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
     if own_queue or not config.enable_prefix_caching:
-        return PagedAllocator(config)
-    return PagedAllocator(config, make_order(config.eviction, context))
+        return PagedAllocator(config, seed=context.seed)
+    return PagedAllocator(config, make_order(config.eviction, context), seed=context.seed)
 
 
 def _contiguous(context: PolicyContext) -> Allocator:

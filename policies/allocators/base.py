@@ -31,7 +31,8 @@ class Usage(NamedTuple):
     """Slots of the pool at one instant; tokens hold what is left.
 
     ``blank``: free, without content; ``cached``: free, with content; ``empty``: owned, without a
-    token yet; ``duplicate``: a second copy of owned content; ``padding``: owned round-up.
+    token yet; ``duplicate``: a second copy of owned content; ``padding``: owned round-up, and slots
+    whose token retention dropped.
     """
 
     blank: int
@@ -39,6 +40,17 @@ class Usage(NamedTuple):
     empty: int
     duplicate: int
     padding: int
+
+
+class Retained(NamedTuple):
+    """Slots under chosen retention: ``holes``, whose token was dropped, are part of the padding.
+
+    ``by_head``: tokens that each head keeps, summed over sequences: what tables of each head's own
+    would hold, were they packed and not shared.
+    """
+
+    holes: int
+    by_head: int
 
 
 class Allocator(Protocol):
