@@ -69,6 +69,7 @@ def summarise_run(
         "preemptions": _preemptions(columns, recorder),
         "host": _host(recorder, pool),
         "relocations": _relocations(recorder, pool),
+        "retention": _retention(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
         "prediction": prediction_quality(recorder, predictor),
@@ -273,7 +274,7 @@ def _host(recorder: Recorder, pool: PoolShape) -> Summary:
 
 def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
     counts = recorder.relocations
-    if counts is None:
+    if counts is None or recorder.retention is not None:
         return None
     return {
         "grown_in_place": counts.num_grown,
@@ -284,6 +285,12 @@ def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
         "slid_bytes": counts.slid_tokens * pool.block_bytes,
         "copy_s": recorder.copy_ps / PS_PER_S,
     }
+
+
+def _retention(recorder: Recorder, pool: PoolShape) -> Summary | None:
+    if recorder.retention is None:
+        return None
+    return recorder.retention.summary(pool, recorder.relocations, recorder.copy_ps / PS_PER_S)
 
 
 def _stalls(columns: RequestColumns, recorder: Recorder) -> Summary:

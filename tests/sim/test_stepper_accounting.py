@@ -8,6 +8,7 @@ the recorder's integrals exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from kvsim.policies.allocators import PagedAllocator
 from kvsim.policies.preemption import VICTIMS
+from kvsim.policies.retention import HeavyHitters, make_retention
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
@@ -30,7 +32,9 @@ from kvsim.traces.trace import LENGTH, STOP, PrefixIds, Trace
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from kvsim.policies.allocators.base import Hit
     from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.sequence import Sequence
 
 MODEL_LEN = 40
 FULL = (KVGroup(),)
@@ -66,7 +70,12 @@ def other_configs(draw: st.DrawFn) -> SchedulerConfig:
 
 
 @st.composite
-def configs(draw: st.DrawFn, groups: tuple[tuple[KVGroup, ...], ...] = GROUPS) -> SchedulerConfig:
+def configs(
+    draw: st.DrawFn,
+    groups: tuple[tuple[KVGroup, ...], ...] = GROUPS,
+    *,
+    chooses: bool = False,
+) -> SchedulerConfig:
     """Rules under which every run ends, or refuses who puts others out for ever.
 
     Without the reserve two requests of equal priority and arrival may put each other out for ever.
@@ -76,7 +85,9 @@ def configs(draw: st.DrawFn, groups: tuple[tuple[KVGroup, ...], ...] = GROUPS) -
     policy = draw(st.sampled_from(["fcfs", "fcfs", "priority"]))
     block_size = draw(st.sampled_from([1, 2, 4]))
     asynchronous = draw(st.booleans())
-    modes = ["recompute"] if asynchronous else ["recompute", "swap", "swap", "auto"]
+    retention = draw(retentions()) if kv_groups == FULL and chooses else {}
+    modes = ["recompute", "swap", "swap", "auto"]
+    modes = ["recompute"] if asynchronous or retention else modes
     pool_tokens = draw(st.integers(18, 40) if kv_groups == FULL else st.integers(60, 80))
     return SchedulerConfig(
         block_size=block_size,
@@ -84,7 +95,7 @@ def configs(draw: st.DrawFn, groups: tuple[tuple[KVGroup, ...], ...] = GROUPS) -
         max_num_batched_tokens=draw(st.integers(4, 24)) if chunked else MODEL_LEN,
         max_num_seqs=draw(st.integers(1, 4)),
         max_model_len=MODEL_LEN,
-        enable_prefix_caching=draw(st.booleans()),
+        enable_prefix_caching=draw(st.booleans()) and "retention_compaction" not in retention,
         enable_chunked_prefill=chunked,
         long_prefill_token_threshold=draw(st.sampled_from([0, 0, 3])),
         policy=policy,
@@ -97,7 +108,23 @@ def configs(draw: st.DrawFn, groups: tuple[tuple[KVGroup, ...], ...] = GROUPS) -
         prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
         kv_groups=kv_groups,
         freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
+        **retention,
     )
+
+
+@st.composite
+def retentions(draw: st.DrawFn) -> dict[str, Any]:
+    """What full attention is made to keep, with and without packing."""
+    budget = draw(st.integers(3, 12))
+    rules = {
+        "retention": draw(st.sampled_from(["sinks-recent", "fifo", "heavy-hitters"])),
+        "retention_budget": budget,
+        "retention_sinks": draw(st.integers(0, 2)),
+        "retention_recent": draw(st.integers(1, budget)),
+        "retention_heads": draw(st.integers(1, 3)),
+        "retention_head_agreement": draw(st.sampled_from([0.0, 0.5])),
+    }
+    return rules | draw(st.sampled_from([{}, {"retention_compaction": "eager"}]))
 
 
 @st.composite
@@ -148,6 +175,8 @@ class Snapshot:
     cached: int
     owners: dict[int, list[tuple[tuple[int, int], int, int]]]  # id: (residency, place, computed)
     keys: dict[int, Hashable]
+    dropped: dict[int, list[set[int]]]  # id: slots that each owner dropped
+    gone: dict[int, int]  # index: tokens that it dropped (of one KV group)
 
 
 class Account(Stepper):
@@ -162,6 +191,47 @@ class Account(Stepper):
         self.sojourns = 0
         self.on_host: dict[int, tuple[int, int, int]] = {}  # index: since when, blocks, computed
         self.host_block_ps = 0
+        self.asked: dict[int, tuple[int, bool]] = {}  # index: tokens when it last dropped, prompt?
+        self._watch_drops()
+
+    def _watch_drops(self) -> None:
+        """Note at which length each sequence was last asked what it keeps."""
+        allocator = self.state.allocator
+        admit, grow = allocator.admit, allocator.grow
+
+        def noted_admit(sequence: Sequence, hit: Hit, new_tokens: int) -> None:
+            self.asked[sequence.index] = (hit.tokens, hit.tokens < sequence.known - 1)
+            admit(sequence, hit, new_tokens)
+
+        def noted_grow(sequence: Sequence, new_tokens: int) -> bool:
+            computed = sequence.computed - sequence.in_flight
+            self.asked[sequence.index] = (computed, computed < sequence.known - 1)
+            return grow(sequence, new_tokens)
+
+        allocator.admit, allocator.grow = noted_admit, noted_grow  # type: ignore[method-assign]
+
+    def dropped(self, index: int, group: KVGroup) -> set[int]:
+        """Tokens that a sequence has dropped, from the definition of each kind."""
+        config, (computed, in_prompt) = self.config, self.asked[index]
+        if config.keeps_everything:
+            window = group.sliding_window or MODEL_LEN
+            return set(range(computed - window + 1))
+        recent = {"sinks-recent": config.retention_budget - config.retention_sinks}
+        recent |= {"fifo": config.retention_budget, "heavy-hitters": config.retention_recent}
+        old = range(computed - recent[config.retention] + 1)
+        if config.retention == "heavy-hitters":
+            if in_prompt:
+                return set()
+            retention = make_retention(config, group)
+            assert isinstance(retention, HeavyHitters)
+            scores = list(islice(retention.rows(index), len(old)))
+            kept = set()
+            for head in range(config.retention_heads):
+                heaviest = sorted(old, key=lambda token: -scores[token][head])
+                kept |= set(heaviest[: retention.heavy])
+            return set(old) - kept
+        sinks = config.retention_sinks if config.retention == "sinks-recent" else 0
+        return set(old) - set(range(sinks))
 
     # ---- visits ----
 
@@ -231,12 +301,19 @@ class Account(Stepper):
         pool = allocator.pool
         owners: dict[int, list[tuple[tuple[int, int], int, int]]] = {}
         owned: dict[int, Block] = {}
+        dropped: dict[int, list[set[int]]] = {}
+        size = self.config.block_size
+        num_gone: dict[int, int] = {}
         for sequence in (*self.state.running, *self.state.ended):
             residency = (sequence.index, sequence.num_preemptions)
-            for group in allocator.groups:
+            for group, shape in zip(allocator.groups, self.config.kv_groups, strict=True):
+                gone = self.dropped(sequence.index, shape)
+                num_gone[sequence.index] = len(gone)
                 for place, block in enumerate(group.tables[sequence.index]):
                     if block is not pool.null:
                         owned[block.id] = block
+                        slots = {token - place * size for token in gone}
+                        dropped.setdefault(block.id, []).append(slots & set(range(size)))
                         owners.setdefault(block.id, []).append(
                             (residency, place, sequence.computed)
                         )
@@ -251,6 +328,8 @@ class Account(Stepper):
                 sum(block.key is not None for block in queued),
                 owners,
                 {number: block.key for number, block in owned.items() if block.key is not None},
+                dropped,
+                num_gone,
             )
         )
         return boundary_ps
@@ -274,6 +353,9 @@ class Account(Stepper):
             found["padding" if owners[0][0][0] in snapshot.ended else "token"] += now
             found["future"] += final - now
             found["never"] += size - final
+        num_holes = self._num_holes(snapshot)
+        found["token"] -= num_holes
+        found["padding"] += num_holes
         keys = list(snapshot.keys.values())
         found["duplicate"] = (len(keys) - len(set(keys))) * size
         found["token"] -= found["duplicate"]
@@ -286,6 +368,27 @@ class Account(Stepper):
             "free": 0 if waits else blank,
             "unusable": size,
         }
+
+    def _num_holes(self, snapshot: Snapshot) -> int:
+        """Slots whose token no owner keeps, those of the block's copies included."""
+        if self.config.retention_compaction != "none":
+            return self._num_unpacked(snapshot)
+        together: dict[object, list[set[int]]] = {}
+        for number, owners in snapshot.dropped.items():
+            together.setdefault(snapshot.keys.get(number, number), []).extend(owners)
+        return sum(len(set.intersection(*owners)) for owners in together.values())
+
+    def _num_unpacked(self, snapshot: Snapshot) -> int:
+        """The same where tokens move: what is computed in held slots, less what is kept at all."""
+        computed: dict[int, int] = {}
+        in_blocks = 0
+        for owners in snapshot.owners.values():
+            ((index, _), place, tokens), *others = owners
+            assert not others, "nothing is shared without a cache"
+            computed[index] = tokens
+            in_blocks += min(tokens - place * self.config.block_size, self.config.block_size)
+        kept = sum(tokens - snapshot.gone[index] for index, tokens in computed.items())
+        return in_blocks - kept
 
 
 def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
@@ -307,6 +410,14 @@ def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
 @settings(max_examples=max(200, settings().max_examples))
 @given(configs(), traces(), COSTS)
 def test_integrals_against_every_block_and_visit(
+    config: SchedulerConfig, trace: Trace, cost: LinearCost
+) -> None:
+    assert_accounts_agree(config, trace, cost)
+
+
+@settings(max_examples=max(300, settings().max_examples))
+@given(configs(groups=(FULL,), chooses=True), traces(), COSTS)
+def test_integrals_where_tokens_are_dropped(
     config: SchedulerConfig, trace: Trace, cost: LinearCost
 ) -> None:
     assert_accounts_agree(config, trace, cost)
