@@ -180,6 +180,26 @@ def reserved_cases(base: Case) -> list[Case]:
     ]
 
 
+def radix_cases(hashed: list[Case]) -> list[Case]:
+    """The same with a radix tree of pages of one token, in pools of the same tokens."""
+    return [
+        replace(
+            case,
+            name=f"{case.name}-radix",
+            about=f"{case.name} with a radix tree",
+            options=case.options
+            | {
+                "prefix": "radix",
+                "block_size": 1,
+                "num_gpu_blocks": 16 * int(case.options["num_gpu_blocks"]),
+            },
+            step_on=500,
+            goal="12,000 req/s",
+        )
+        for case in hashed
+    ]
+
+
 def cases() -> list[Case]:
     """All rows, in the order of the table."""
     plain: Options = {
@@ -203,6 +223,30 @@ def cases() -> list[Case]:
         goal="ratio 8, 30,000 req/s (aim 50,000)",
     )
     with_cache = replace(base, num_requests=30_000, options=cached, step_on=1500)
+    hashed = [
+        replace(
+            with_cache,
+            name="chat-light",
+            about=f"{chat}, 4/s, 19,000 blocks",
+            trace=chats(4, 60),
+            goal="ratio 8, 15,000 req/s (aim 20,000)",
+        ),
+        replace(
+            with_cache,
+            name="chat-over",
+            about=f"{chat}, 40/s, 19,000 blocks",
+            trace=chats(40, 5),
+            goal="ratio 8, 15,000 req/s (aim 20,000)",
+        ),
+        replace(
+            with_cache,
+            name="chat-tight",
+            about=f"{chat}, 40/s, 6,000 blocks",
+            trace=chats(40, 5),
+            options=cached | tight,
+            goal="ratio 8, 15,000 req/s (aim 20,000)",
+        ),
+    ]
     return [
         base,
         replace(base, name="over", about=f"{law}, 40/s, 19,000 blocks", trace=lognormal(40)),
@@ -233,28 +277,8 @@ def cases() -> list[Case]:
             step_on=0,
             goal="us/req <= 1.2 x light",
         ),
-        replace(
-            with_cache,
-            name="chat-light",
-            about=f"{chat}, 4/s, 19,000 blocks",
-            trace=chats(4, 60),
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
-        ),
-        replace(
-            with_cache,
-            name="chat-over",
-            about=f"{chat}, 40/s, 19,000 blocks",
-            trace=chats(40, 5),
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
-        ),
-        replace(
-            with_cache,
-            name="chat-tight",
-            about=f"{chat}, 40/s, 6,000 blocks",
-            trace=chats(40, 5),
-            options=cached | tight,
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
-        ),
+        *hashed,
+        *radix_cases(hashed),
         *reserved_cases(base),
         Case(
             "mooncake",

@@ -81,13 +81,14 @@ def _lines(found: Explanation) -> list[str]:
     total = sum(found.hits.values())
     rows: list[tuple[str, ...]] = [("prompt tokens of admitted requests", "tokens", "share")]
     for name, tokens in found.hits.items():
-        rows.append((f"  {name}", number(tokens), _share(tokens, total)))
+        if tokens or name == "hit":
+            rows.append((f"  {name}", number(tokens), _share(tokens, total)))
     rows.append(("sum", number(total), _share(total, total)))
     lines = table(rows, first_width=_LABEL)
     columns = (found.ttft_s, found.slowest_ttft_s)
     wholes = [sum(parts.values()) for parts in columns]
     rows = [("mean TTFT", "all", "share", "slowest 1 %", "share")]
-    for name in found.ttft_s:
+    for name in (name for name in found.ttft_s if any(parts[name] for parts in columns)):
         cells = [(parts[name], whole) for parts, whole in zip(columns, wholes, strict=True)]
         rows.append((f"  {name}", *_pairs(cells)))
     rows.append(("sum", *_pairs([(whole, whole) for whole in wholes])))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from kvsim.cli import compare, completion, explain, plan, policy, simulate, trace, validate
+from kvsim.cli import list as list_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,17 @@ class Command(Protocol):
         """Declare the command and its handler."""
 
 
-COMMANDS: Final = (plan, simulate, compare, explain, trace, validate, policy, completion)
+COMMANDS: Final = (
+    plan,
+    simulate,
+    compare,
+    explain,
+    list_command,
+    trace,
+    validate,
+    policy,
+    completion,
+)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -3,14 +3,14 @@
 kvsim simulate TRACE --set allocator.kind=examples.keep_spare:KeepSpare
 """
 
-from kvsim.policies.allocators import PagedAllocator
+from kvsim.policies.allocators import PagedAllocator, block_order
 
 
 class KeepSpare(PagedAllocator):
     """Those who run grow into the spare blocks, so they preempt each other less."""
 
     def __init__(self, context):
-        super().__init__(context.config)
+        super().__init__(context.config, block_order(context))
         self._block_size = context.config.block_size
         self._num_spare = context.config.usable_blocks // 10
 

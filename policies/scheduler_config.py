@@ -20,6 +20,9 @@ class SchedulerConfig:
     ``num_gpu_blocks`` counts the null block. The last four fields are the rules that changed
     between vLLM versions; their defaults are those of 0.32.0.
 
+    With ``prefix = "radix"`` a block is a page of SGLang's radix tree, there is no null block, and
+    ``eviction`` says which node of the tree goes first.
+
     With ``allocator = "contiguous"`` the pool is counted in slots: ``block_size`` is 1, there is
     no null block, and ``reservation`` and ``placement`` say what a sequence takes and where.
     """
@@ -44,6 +47,8 @@ class SchedulerConfig:
     max_num_seqs: int = 256
     max_model_len: int = 4096
     enable_prefix_caching: bool = True
+    prefix: Literal["hash", "radix"] = "hash"
+    """Index of cached prefixes."""
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     policy: str = "fcfs"
@@ -111,8 +116,8 @@ class SchedulerConfig:
 
     @property
     def num_null_blocks(self) -> int:
-        """Blocks of the pool that hold nothing: vLLM's null block, 0 in contiguous pools."""
-        return int(self.allocator != "contiguous")
+        """Blocks of the pool that hold nothing: vLLM's null block, 0 without its block tables."""
+        return int(self.allocator != "contiguous" and self.prefix == "hash")
 
     @property
     def promises_longest_end(self) -> bool:

@@ -24,6 +24,7 @@ class Row:
     """One scenario's result; ``views`` are over the time in which requests waited."""
 
     name: str
+    trace: str
     scenario: dict[str, object]
     kv_bytes_share: dict[str, Shares]
     views: dict[str, Shares]
@@ -47,6 +48,7 @@ def row_of(name: str, run: Run) -> Row:
     summary: dict[str, Any] = run.summary
     return Row(
         name=name,
+        trace=run.trace.name,
         scenario=scenario_to_dict(run.scenario),
         kv_bytes_share={window: _fractions(part) for window, part in parts.items()},
         views={
@@ -65,7 +67,7 @@ def _fractions(parts: Mapping[str, int]) -> Shares:
 
 def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
     """Numbers of the summary that are compared, flat; ``None`` where undefined."""
-    windows = Windows.of(run.engine.recorder)
+    windows, waited = Windows.of(run.engine.recorder), run.engine.recorder.while_waiting
     steady, goodput = summary["phases"]["steady"], summary["goodput"]
     latencies = {
         f"{name}_{statistic}": summary["latency"][name][statistic]
@@ -78,7 +80,10 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "pool_bytes": run.setup.pool.pool_bytes,
         **counts,
         "mean_running": windows.mean_between(windows.running, 0, run.engine.recorder.end_ps),
-        "peak_running": float(windows.running.max(initial=0)),
+        "mean_running_while_waiting": waited["running"] / waited["window"]
+        if waited["window"]
+        else None,
+        "peak_running": run.engine.recorder.peak_running,
         "steady_requests_per_s": steady["requests_per_s"],
         "requests_per_s": summary["throughput"]["requests_per_s"],
         "output_tokens_per_s": summary["throughput"]["output_tokens_per_s"],

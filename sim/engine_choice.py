@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.reservation import RESERVATIONS
-from kvsim.policies.eviction import AT_ADMISSIONS
+from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
+from kvsim.sim.leap_radix import RadixLeaper
 from kvsim.sim.leap_reserved import ReservedLeaper
 from kvsim.sim.leaper import Leaper, leapable
 from kvsim.sim.promise_leaper import PromiseLeaper
@@ -16,18 +17,21 @@ if TYPE_CHECKING:
     from kvsim.sim.requests import Requests
 
 _LEAPERS: Final[dict[tuple[str, str], type[Leaper]]] = {
-    ("paged", "mixed-running-first"): Leaper,
-    ("paged", "iteration-level"): Leaper,
-    ("paged", "no-evict"): PromiseLeaper,
+    ("hash", "mixed-running-first"): Leaper,
+    ("hash", "iteration-level"): Leaper,
+    ("hash", "no-evict"): PromiseLeaper,
+    ("radix", "mixed-running-first"): RadixLeaper,
+    ("radix", "iteration-level"): RadixLeaper,
     ("contiguous", "mixed-running-first"): ReservedLeaper,
     ("contiguous", "iteration-level"): ReservedLeaper,
 }
-"""Leapers by allocator and batching."""
+"""Leapers by memory (contiguous, or how prefixes of block tables are found) and batching."""
 
 
 def leaper_of(config: SchedulerConfig) -> type[Leaper] | None:
     """The leaper of an allocator and a batching, if they have one."""
-    return _LEAPERS.get((config.allocator, config.batching))
+    memory = config.prefix if config.allocator == "paged" else config.allocator
+    return _LEAPERS.get((memory, config.batching))
 
 
 def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
@@ -42,7 +46,7 @@ def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
 
 def _stepped_through(config: SchedulerConfig) -> str | None:
     """The policy that no leaper knows, or ``None``."""
-    if config.allocator not in {allocator for allocator, _ in _LEAPERS}:
+    if config.allocator not in {"paged", "contiguous"}:
         return f"allocator {config.allocator} is stepped through"
     if leaper_of(config) is None:
         return f"batching {config.batching} is stepped through"
@@ -68,8 +72,11 @@ def _may_look_in(config: SchedulerConfig) -> str | None:
     """Why the cache may be looked at within a leap, or ``None`` where it is not."""
     if not config.enable_prefix_caching:
         return None
-    if config.eviction not in AT_ADMISSIONS:
-        return f"eviction order {config.eviction} may look at when a block came in"
+    order = config.eviction
+    if config.prefix == "radix" and order not in EVICTION_KEYS:
+        return f"eviction order {order} over a radix tree is stepped through"
+    if config.prefix == "hash" and order not in AT_ADMISSIONS:
+        return f"eviction order {order} may look at when a block came in"
     if config.eviction_capacity == math.inf:
         return "eviction.capacity = inf is stepped through"
     return None

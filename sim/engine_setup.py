@@ -16,16 +16,18 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.retention import scores_of
 from kvsim.sim.batching_checks import batching_keys_set_aside
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.cost_sources import build_cost
+from kvsim.sim.cost_sources import build_cost, own_attention_factor
 from kvsim.sim.hardware import load_hardware, server_defaults
 from kvsim.sim.host_link import host_link, swap_notes
 from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
+from kvsim.sim.models.reshape import with_kv_heads
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
 from kvsim.sim.preset import check_known_to_engine
+from kvsim.sim.profile import layout_name
 from kvsim.sim.profile_cost import ProfileCost
 from kvsim.sim.retention_checks import retention_keys_set_aside, retention_notes
 from kvsim.sim.retention_cost import reads_kept
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 _BLOCK_SIZE: Final = 16
 _BLOCK_SIZE_ON_CPU: Final = 128
+_PAGE_SIZE: Final = 1
+"""Tokens a page of a radix tree (SGLang 0.5.23)."""
 _OFFLINE_BUDGETS: Final = {8192: 16384, 2048: 8192}
 """Token budget of the offline entry point, by that of the API server."""
 
@@ -101,7 +105,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         num_null_blocks=config.num_null_blocks,
         scores_per_token=model.num_layers * config.retention_heads,
     )
-    cost = _cost(scenario, model, hardware, overlap=config.async_scheduling)
+    cost = _cost(scenario, model, hardware, config)
     if isinstance(cost, ProfileCost) and not config.keeps_everything:
         cost = reads_kept(cost, config)
     link = host_link(scenario, hardware, pool) if swaps else None
@@ -139,6 +143,8 @@ def pool_request(scenario: Scenario) -> PoolRequest:
     model, hardware = load_model(scenario.model.name), load_hardware(scenario.hardware.name)
     if scenario.model.mla == "expanded":
         model = expand_latents_of(model)
+    if scenario.model.num_kv_heads is not None:
+        model = with_kv_heads(model, scenario.model.num_kv_heads)
     seats, budget = default_batch(hardware, engine.entry_point)
     budget = engine.max_num_batched_tokens or budget
     overlaps = hardware.kind != "cpu" if engine.async_scheduling is None else None
@@ -166,9 +172,11 @@ def pool_request(scenario: Scenario) -> PoolRequest:
 
 
 def _block_size(scenario: Scenario, hardware: HardwareSpec) -> int:
-    """Tokens a block: given, or vLLM's default; contiguous pools are counted in slots."""
+    """Tokens a block: given, or the engine's default; contiguous pools are counted in slots."""
     if scenario.allocator.kind == "contiguous":
         return 1
+    if scenario.allocator.prefix == "radix":
+        return scenario.engine.block_size or _PAGE_SIZE
     default = _BLOCK_SIZE_ON_CPU if hardware.kind == "cpu" else _BLOCK_SIZE
     return scenario.engine.block_size or default
 
@@ -197,7 +205,7 @@ def _simulated_layout(scenario: Scenario, model: ModelSpec, pool: Pool) -> Block
 
 
 def _cost(
-    scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, *, overlap: bool
+    scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, config: SchedulerConfig
 ) -> StepCost:
     cost = scenario.cost
     by_hand = {
@@ -211,6 +219,8 @@ def _cost(
         if not any(by_hand.values()):
             raise ValueError("cost.source = 'linear' needs cost.base or another term above 0")
         check_copy_cost(scenario)
+        if cost.attention_factor == "own":
+            raise ValueError("cost.attention_factor = 'own' needs a profile, not source 'linear'")
         return LinearCost(
             base_ps=cost.base_ps or 0,
             per_prefill_token_ps=cost.per_prefill_token_ps or 0,
@@ -226,10 +236,26 @@ def _cost(
         model,
         hardware,
         tp=scenario.engine.tensor_parallel_size,
-        overlap=overlap,
+        overlap=config.async_scheduling,
         weight_dtype=scenario.model.weight_dtype,
         kv_dtype=scenario.engine.kv_cache_dtype,
+        attention_factor=_attention_factor(scenario, hardware, config),
     )
+
+
+def _attention_factor(scenario: Scenario, hardware: HardwareSpec, config: SchedulerConfig) -> float:
+    """Decode attention of the memory layout in use against the profile's."""
+    cost = scenario.cost
+    if cost.attention_factor == "same":
+        return 1.0
+    layout = layout_name(config.allocator, config.block_size)
+    factor = own_attention_factor(cost.source, hardware, layout)
+    if factor is None:
+        raise ValueError(
+            f"cost.attention_factor = 'own': cost source {cost.source!r} on {hardware.name} has no "
+            f"factor for the layout {layout}; take 'same', or a profile that has one"
+        )
+    return factor
 
 
 def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, ...]:

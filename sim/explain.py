@@ -87,14 +87,16 @@ def explain(
         return _hits(simulate(trace, other, seed=seed, **options))  # type: ignore[arg-type]
 
     best = infinite = None
-    if run.setup.config.enable_prefix_caching:
+    config = run.setup.config
+    if config.enable_prefix_caching and config.prefix == "hash":
         best = hits_with("eviction.policy", "furthest-next-use")
         infinite = hits_with("eviction.capacity", float("inf"))
     hits = hit_parts(
         run.trace,
         parts.admission_order,
         _hits(run),
-        block_size=run.setup.config.block_size,
+        block_size=config.block_size,
+        caching=config.enable_prefix_caching,
         best=best,
         infinite=infinite,
     )

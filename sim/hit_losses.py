@@ -29,6 +29,7 @@ PARTS: Final = (
     "eviction policy",
     "capacity",
     "not computed yet",
+    "evicted or not computed yet",
     "block rounding",
     "last token",
     "id granularity",
@@ -41,6 +42,8 @@ cache off          could have been found, had the engine a prefix cache
 eviction policy    lost to this order of eviction, not to the one that knows the next use (signed)
 capacity           lost to that one too, and not in an infinite cache (signed)
 not computed yet   lost even in an infinite cache: whoever had it had not computed it by then
+evicted or not computed yet
+                   the last three together, where the cache has no such order and no such size
 block rounding     beyond the last whole block (or page) of what was seen
 last token         the last token of a prompt is computed always
 id granularity     the ids are too coarse, or end too soon, to tell
@@ -78,8 +81,9 @@ def hit_parts(
     hits: NDArray[np.int64],
     *,
     block_size: int,
-    best: NDArray[np.int64] | None,
-    infinite: NDArray[np.int64] | None,
+    caching: bool,
+    best: NDArray[np.int64] | None = None,
+    infinite: NDArray[np.int64] | None = None,
 ) -> dict[str, int]:
     """Prompt tokens of the requests in ``order`` by part; they add up to all of their tokens.
 
@@ -87,7 +91,9 @@ def hit_parts(
     ----------
     hits, best, infinite : int64, shape (n,)
         Hit tokens at the first admission: of the run, of one that evicts the furthest next use,
-        of one with an infinite cache. The last two are ``None`` where the engine has no cache.
+        of one with an infinite cache. The last two are ``None`` where no such run can be made.
+    caching
+        Whether the engine shares prefixes at all.
     block_size
         Tokens of a KV block or page: hits are whole ones.
     """
@@ -102,7 +108,8 @@ def hit_parts(
     assert (found <= usable).all(), "a hit of what nobody had before"
     parts = dict.fromkeys(PARTS, 0)
     if best is None or infinite is None:
-        parts["cache off"] = int((usable - found).sum())
+        part = "evicted or not computed yet" if caching else "cache off"
+        parts[part] = int((usable - found).sum())
     else:
         parts["eviction policy"] = int((best[chosen] - found).sum())
         parts["capacity"] = int((infinite[chosen] - best[chosen]).sum())

@@ -212,10 +212,14 @@ class LeapCalls(LeapMembers):
         self._num_empty += blocks * self._block_size - tokens
         member.computed += tokens
         if self.caching:
-            self._cache.publish(member.holding, member.computed // self._block_size)
+            self._publish_chunk(member)
         if member.computed < member.known:
             self._partial = member
         items.append((member, tokens))
+
+    def _publish_chunk(self, member: Member) -> None:
+        """Give keys to the blocks that a chunk fills."""
+        self._cache.publish(member.holding, member.computed // self._block_size)
 
     def _single_step(self, items: list[tuple[Member, int]], batch: int, context: int) -> None:
         """Cost a step with prefill in it; those whose known tokens are computed sample."""

@@ -58,7 +58,7 @@ def summarise_run(
     return {
         "schema": SCHEMA,
         "requests": _requests(trace, columns, recorder),
-        "window": _window(phases),
+        "window": _window(phases, recorder),
         "phases": summarise(phases, columns, windows),
         "verdict": asdict(judge(columns, recorder, phases, windows)),
         "latency": _latency(columns, recorder),
@@ -94,12 +94,13 @@ def _requests(trace: Trace, columns: RequestColumns, recorder: Recorder) -> Summ
     }
 
 
-def _window(phases: Phases) -> Summary:
+def _window(phases: Phases, recorder: Recorder) -> Summary:
     return {
         "seconds": (phases.end_ps - phases.first_arrival_ps) / PS_PER_S,
         "first_arrival_s": phases.first_arrival_ps / PS_PER_S,
         "last_arrival_s": phases.last_arrival_ps / PS_PER_S,
         "end_s": phases.end_ps / PS_PER_S,
+        "peak_running": recorder.peak_running,
     }
 
 

@@ -8,13 +8,16 @@ the same inputs, and decisions that rest on lengths nobody can know (:mod:`kvsim
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.batching import BATCHING
+from kvsim.policies.eviction import EVICTION
 from kvsim.policies.guards import BrokenRuleError
 from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import load_policy
 from kvsim.sim.driver import run
@@ -25,23 +28,46 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvsim.policies.registry import Registry
-    from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.random_scenario import RandomScenario
 
 
 class PolicyKind(NamedTuple):
-    """One kind that can be checked: its registry, the option that names it, how it is told."""
+    """One kind that can be checked: its registry, and the options of a run that uses the policy.
+
+    A class is told by the ``method`` that only its kind has, a function by its ``arguments``.
+    """
 
     registry: Registry[object]
-    option: str
+    options: Callable[[str], dict[str, Any]]
     method: str
+    arguments: tuple[str, ...] = ()
+
+    def fits(self, policy: object) -> bool:
+        """Whether a class or function is of this kind, as far as can be told."""
+        if isinstance(policy, type):
+            return bool(self.method) and hasattr(policy, self.method)
+        return bool(self.arguments) and len(signature(policy).parameters) == len(self.arguments)  # type: ignore[arg-type]
+
+    def told_by(self) -> str:
+        """How it is told, in words."""
+        function = f" or f({', '.join(self.arguments)})" if self.arguments else ""
+        return f"{self.method}{function}" if self.method else function.removeprefix(" or ")
 
 
 KINDS: Final[dict[str, PolicyKind]] = {
-    "allocator": PolicyKind(ALLOCATORS, "allocator", "find_hit"),
-    "batching": PolicyKind(BATCHING, "batching", "compose"),
-    "queue": PolicyKind(QUEUE_ORDERS, "policy", "push_preempted"),
-    "predictor": PolicyKind(PREDICTORS, "predictor", "output_tokens"),
+    "allocator": PolicyKind(ALLOCATORS, lambda name: {"allocator": name}, "find_hit"),
+    "batching": PolicyKind(BATCHING, lambda name: {"batching": name}, "compose"),
+    "queue": PolicyKind(QUEUE_ORDERS, lambda name: {"policy": name}, "push_preempted"),
+    "predictor": PolicyKind(
+        PREDICTORS, lambda name: {"predictor": name, "policy": "sjf"}, "output_tokens"
+    ),
+    "eviction": PolicyKind(
+        EVICTION,
+        lambda name: {"eviction": name, "enable_prefix_caching": True},
+        "victim",
+        ("entry",),
+    ),
+    "victim": PolicyKind(VICTIMS, lambda name: {"victim": name}, "", ("running", "state")),
 }
 
 
@@ -63,12 +89,12 @@ def find_kind(name: str) -> str:
     """
     if ":" in name:
         policy = load_policy(name)
-        fitting = [kind for kind, rules in KINDS.items() if hasattr(policy, rules.method)]
+        fitting = [kind for kind, rules in KINDS.items() if rules.fits(policy)]
     else:
         fitting = [kind for kind, rules in KINDS.items() if name in rules.registry.names()]
     if len(fitting) == 1:
         return fitting[0]
-    told = ", ".join(f"{kind} ({rules.method})" for kind, rules in KINDS.items())
+    told = ", ".join(f"{kind} ({rules.told_by()})" for kind, rules in KINDS.items())
     which = f"is of several kinds ({', '.join(fitting)})" if fitting else "is of no known kind"
     raise ValueError(f"policy {name!r} {which}: {told}; give --kind")
 
@@ -77,7 +103,7 @@ def check_policy(kind: str, name: str, *, num_runs: int = 40) -> list[Finding]:
     """Try a policy on ``num_runs`` random runs; all findings, faulty or not."""
     rules = KINDS[kind]
     factory = rules.registry.find(name)
-    scenarios = [(seed, _scenario(rules.option, name, seed)) for seed in range(num_runs)]
+    scenarios = [(seed, _scenario(rules.options(name), seed)) for seed in range(num_runs)]
     findings = [
         _each(scenarios, "rules", "all requests end, memory adds up at every call", _ends),
         _each(scenarios, "repeats", "the same inputs lead to the same decisions", _repeats),
@@ -91,14 +117,9 @@ def check_policy(kind: str, name: str, *, num_runs: int = 40) -> list[Finding]:
     return findings
 
 
-def _scenario(option: str, name: str, seed: int) -> RandomScenario:
+def _scenario(options: dict[str, Any], seed: int) -> RandomScenario:
     scenario = random_scenario(Random(seed))
-    return scenario._replace(config=_with(scenario.config, option, name))
-
-
-def _with(config: SchedulerConfig, option: str, name: str) -> SchedulerConfig:
-    changes: dict[str, Any] = {option: name}
-    return replace(config, **changes)
+    return scenario._replace(config=replace(scenario.config, **options))
 
 
 def _each(

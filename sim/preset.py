@@ -55,6 +55,12 @@ class Preset:
     lacks: Mapping[str, Lack] = field(default_factory=dict)
     covers: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def prefix(self) -> object:
+        """Its ``allocator.prefix``."""
+        table = self.tables.get("allocator")
+        return table.get("prefix", "auto") if isinstance(table, dict) else "auto"
+
 
 def preset_names() -> list[str]:
     """Names of the bundled presets, sorted."""
@@ -71,22 +77,41 @@ def load_preset(name: str) -> Preset:
     return Preset(name, about["engine"], about["verified"], tables, lacks, about.get("covers", {}))
 
 
+_READ_ORDERS: Final = ("filo", "mru", "priority")
+_RECORDED_ORDERS: Final = ("fifo", "lfu", "lru", "slru")
+"""Eviction orders of the radix cache whose operations were recorded."""
+
+
 def verification(scenario: Scenario) -> str | None:
     """How the schedule of the scenario's preset was verified; ``None`` without a preset.
 
-    Rules that were changed since, to values that were not checked, are named.
+    Rules that were changed since, to values that were not checked, are named. With another index
+    of prefixes than the preset's, the schedules recorded of its engine say nothing.
     """
     if not scenario.preset:
         return None
     preset = load_preset(scenario.preset)
+    verified, said = preset.verified, set[str]()
+    if scenario.allocator.prefix == "radix" and preset.prefix != "radix":
+        cache = _radix_verified(scenario.eviction.policy)
+        verified = f"{cache}, scheduler not: it is that of {preset.engine}"
+        said = {"allocator.prefix", "eviction.policy"}
     changed = []
     for path, value in _changed_rules(scenario):
         covered = preset.covers.get(path, [])
-        if covered != "any" and not (isinstance(covered, list) and value in covered):
+        known = covered == "any" or (isinstance(covered, list) and value in covered)
+        if path not in said and not known:
             changed.append(f"{path} = {value}")
-    if not changed:
-        return preset.verified
-    return f"{preset.verified}; not with {', '.join(changed)}"
+    return f"{verified}; not with {', '.join(changed)}" if changed else verified
+
+
+def _radix_verified(order: str) -> str:
+    """How the radix cache under an eviction order was checked."""
+    if order in _RECORDED_ORDERS:
+        return "cache verified against recorded logs of SGLang 0.5.23"
+    if order in _READ_ORDERS:
+        return "cache read from the sources of SGLang 0.5.23"
+    return f"cache of SGLang 0.5.23 under an order that it does not have ({order}), not verified"
 
 
 def _changed_rules(scenario: Scenario) -> list[tuple[str, object]]:

@@ -7,7 +7,7 @@ same keys (:mod:`kvsim.sim.profile_file`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +143,10 @@ class Profile:
     """Short words for outputs: ``decode fitted; prefill, mixed, overhead assumed``."""
     assumed: tuple[str, ...]
     """Sentences on what was not measured."""
+    attention_factor: dict[str, float] = field(default_factory=dict)
+    """Decode attention of memory layouts (:func:`layout_name`) against ``decode_attention``."""
+
+
+def layout_name(allocator: str, block_size: int) -> str:
+    """Name of a memory layout, as attention kernels see it: ``contiguous``, or ``paged-16``."""
+    return allocator if allocator == "contiguous" else f"{allocator}-{block_size}"

@@ -52,12 +52,13 @@ def parse_profile(text: str, where: str) -> Profile:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     expected = ["format", *(field.name for field in dataclasses.fields(Profile))]
-    table = _table(values, expected, where)
+    table = _table({"attention_factor": {}, **_mapping(values, where)}, expected, where)
     if table["format"] != FORMAT:
         raise ValueError(f"{where}: format={table['format']!r}, this version reads {FORMAT!r}")
     kernels = _mapping(table["kernels"], f"{where}: kernels")
     holdout = _mapping(table["holdout"], f"{where}: holdout")
     assumed = _list(table["assumed"], f"{where}: assumed")
+    factors = _mapping(table["attention_factor"], f"{where}: attention_factor")
 
     def section(cls: type[_Section], key: str) -> _Section:
         return _section(cls, table[key], f"{where}: {key}")
@@ -86,6 +87,10 @@ def parse_profile(text: str, where: str) -> Profile:
             for key, value in holdout.items()
         },
         assumed=tuple(_text(value, f"{where}: assumed") for value in assumed),
+        attention_factor={
+            layout: _factor(value, f"{where}: attention_factor: {layout}")
+            for layout, value in factors.items()
+        },
     )
 
 
@@ -175,6 +180,13 @@ def _number(value: object, where: str) -> float:
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{where}={value!r} must be finite and >= 0")
     return value
+
+
+def _factor(value: object, where: str) -> float:
+    factor = _number(value, where)
+    if factor == 0:
+        raise ValueError(f"{where}={value!r} must be above 0")
+    return factor
 
 
 def _whole(value: object, where: str) -> int:

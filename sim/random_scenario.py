@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kvsim.policies.eviction import AT_ADMISSIONS
+from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.profile import MeasuredRanges
@@ -54,6 +54,17 @@ def make_config(rnd: Random) -> SchedulerConfig:
         async_scheduling=rnd.random() < 0.5,
         batching=rnd.choice(["mixed-running-first"] * 3 + ["iteration-level"]),
         **make_eviction(rnd),
+    )
+
+
+def make_radix_config(rnd: Random) -> SchedulerConfig:
+    """The same with a radix tree."""
+    return replace(
+        make_config(rnd),
+        enable_prefix_caching=True,
+        prefix="radix",
+        eviction=rnd.choice(sorted(EVICTION_KEYS)),
+        eviction_capacity=None,
     )
 
 
@@ -173,3 +184,10 @@ def random_scenario(
 def reserved_scenario(rnd: Random) -> RandomScenario:
     """All inputs of one run with reservations."""
     return random_scenario(rnd, make_reserved_config)
+
+
+def radix_scenario(rnd: Random) -> RandomScenario:
+    """All inputs of one run with a radix tree."""
+    scenario = random_scenario(rnd, make_radix_config)
+    priority = np.array([rnd.randrange(3) for _ in range(len(scenario.trace))])
+    return scenario._replace(trace=replace(scenario.trace, priority=priority))

@@ -100,6 +100,8 @@ class Recorder:
         Time in which KV was copied for them.
     retention : RetentionAccount or None
         What was dropped and kept; ``None`` where groups keep what the model attends to.
+    peak_running : int
+        Most sequences that ran at a time, however short it was (but not of no length).
     refusals : dict of int to str
         Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
@@ -157,6 +159,7 @@ class Recorder:
         self.relocations: Relocations | None = None
         self.copy_ps = 0
         self.retention: RetentionAccount | None = None
+        self.peak_running = 0
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.end_ps = 0
@@ -213,6 +216,8 @@ class Recorder:
         if ps <= 0:
             return
         self.end_ps = end_ps
+        if running > self.peak_running:  # noqa: PLR1730 - max() takes three times as long
+            self.peak_running = running
         if end_ps > self._room_ps:
             self._make_room(end_ps - 1)
         if self.requests_waiting:
@@ -262,6 +267,8 @@ class Recorder:
     ) -> None:
         """Add integrals over ``ps`` up to ``end_ps``, all inside one window."""
         self.end_ps = end_ps
+        if running > self.peak_running and ps:
+            self.peak_running = running
         if self.requests_waiting:
             waiting = self.while_waiting
             waiting["blank"] += blank_ps

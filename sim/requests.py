@@ -15,8 +15,6 @@ from kvsim.traces.patience import LONGEST_NS
 from kvsim.traces.prefix import PrefixPaths
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from numpy.typing import NDArray
 
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -150,21 +148,27 @@ class Requests:
             tokens += self._num_outputs[index]
         return self.paths.num_covered(index, tokens)
 
+    def priority(self, index: int) -> int:
+        """Priority of a request: smaller is served first."""
+        return self._priority[index if len(self._priority) > 1 else 0]
+
     def sequence(self, index: int) -> Sequence:
         """Make the policies' view of a request."""
-        keys: list[Hashable] = []
+        paths, block_size = self.paths, self.config.block_size
         num_covered = self.num_covered(index)
-        for segment in self.paths.path(index):
-            start = self.paths.start[segment]
-            keys += [(-1 - segment, depth) for depth in range(start, self.paths.end[segment])]
+        public = [
+            (-1 - segment, min(paths.end[segment], num_covered) * block_size)
+            for segment in paths.path(index)
+            if paths.start[segment] < num_covered
+        ]
         return Sequence(
             index,
             self.trace.request_id(index),
             self.arrival_ps[index],
             self.prompt_tokens[index],
             self.max_tokens[index],
-            self._priority[index if len(self._priority) > 1 else 0],
-            keys[:num_covered],
+            self.priority(index),
+            public,
             self._user(index),
         )
 

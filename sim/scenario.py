@@ -87,14 +87,14 @@ class Scenario:
         Raises
         ------
         ValueError
-            Where ``allocator.prefix = "hash"`` meets ``engine.enable_prefix_caching = false``.
+            Where ``allocator.prefix`` names an index and ``engine.enable_prefix_caching = false``.
         """
         if self.allocator.kind == "contiguous" or self.batching.policy == "static":
             return False
         switch, prefix = self.engine.enable_prefix_caching, self.allocator.prefix
-        if prefix == "hash" and not switch:
+        if prefix in {"hash", "radix"} and not switch:
             raise ValueError(
-                "allocator.prefix = 'hash' contradicts engine.enable_prefix_caching = false: "
+                f"allocator.prefix = {prefix!r} contradicts engine.enable_prefix_caching = false: "
                 "set one of them"
             )
         return switch and prefix != "none"
@@ -165,6 +165,7 @@ class Scenario:
             max_num_seqs=seats,
             max_model_len=model_len,
             enable_prefix_caching=self.prefix_caching(),
+            prefix="radix" if self.allocator.prefix == "radix" else "hash",
             enable_chunked_prefill=cuts_prompts(self),
             long_prefill_token_threshold=batching.long_prefill_token_threshold,
             policy=self.queue.policy,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.placement import Buddy, make_placement
 from kvsim.policies.allocators.reservation import Max, Predicted
+from kvsim.policies.eviction import needs_names
 from kvsim.policies.predictor import NoPrediction
 from kvsim.policies.predictor.base import require_prediction
 from kvsim.policies.queue_order import Fair
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
+_RADIX = "allocator.prefix = 'radix'"
 _PREDICTED_ROOM = ("mixed-running-first", "iteration-level")
 _BATCHINGS_THAT_PREEMPT = ("mixed-running-first", "iteration-level")
 _BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level")
@@ -32,10 +34,9 @@ def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
     """
     engine, batching = scenario.engine, scenario.batching
     _check_predictions(scenario, groups)
+    _check_prefix(scenario, groups)
     if scenario.allocator.kind == "contiguous":
         _check_contiguous(scenario.allocator, scenario.predictor.kind, batching.policy)
-        if scenario.allocator.prefix == "hash":
-            raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be 'hash'")
         if engine.num_gpu_blocks_override is not None:
             raise ValueError(
                 f"{_CONTIGUOUS} has no blocks: size the pool with engine.kv_memory, not with "
@@ -99,6 +100,8 @@ def check_swapping(scenario: Scenario, *, is_async: bool) -> None:
             f"preemption.mode = {mode!r} copies blocks to the host: allocator.kind = "
             f"{scenario.allocator.kind!r} cannot, only 'paged' can"
         )
+    if scenario.allocator.prefix == "radix":
+        raise ValueError(f"preemption.mode = {mode!r} copies blocks found by hash, not {_RADIX}")
     batching = scenario.batching
     swaps = batching.policy in _BATCHINGS_THAT_SWAP
     if batching.policy == "prefill-first":
@@ -150,6 +153,35 @@ def check_copy_cost(scenario: Scenario) -> None:
             "KV may be copied within the pool: cost.source = 'linear' needs "
             "cost.per_copied_token (0 is allowed)"
         )
+
+
+def _check_prefix(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
+    """Refuse an index of prefixes, or an eviction order, that the allocator cannot have."""
+    kind, prefix, order = (
+        scenario.allocator.kind,
+        scenario.allocator.prefix,
+        scenario.eviction.policy,
+    )
+    if kind == "contiguous" and prefix in {"hash", "radix"}:
+        raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be {prefix!r}")
+    if prefix == "radix":
+        if kind != "paged":
+            raise ValueError(f"{_RADIX} belongs to allocator.kind = 'paged', not {kind!r}")
+        if len(groups) > 1 or groups[0].sliding_window is not None:
+            raise ValueError(
+                f"{_RADIX} keeps full attention in all layers; this model has windows or several "
+                "KV groups"
+            )
+        if needs_names(order):
+            raise ValueError(
+                f"eviction.policy = {order!r} remembers blocks by name, which the nodes of "
+                f"{_RADIX} do not have"
+            )
+        if scenario.eviction.capacity is not None:
+            raise ValueError(
+                f"eviction.capacity (={scenario.eviction.capacity:g}) counts blocks found by hash: "
+                f"{_RADIX} keeps what the pool has room for"
+            )
 
 
 def keys_set_aside(scenario: Scenario) -> list[str]:

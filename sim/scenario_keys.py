@@ -7,7 +7,7 @@ loader adds the place. Rules travel in the dataclass fields of :mod:`kvsim.sim.s
 from __future__ import annotations
 
 import math
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from kvsim.policies.scheduler_config import KVGroup
@@ -32,12 +32,14 @@ _SHOWN: Final = 60
 class Rule:
     """How one key is read (``parse``) and written back (``show``).
 
-    ``optional`` keys also take the text ``none``: the value is then ``None``.
+    ``optional`` keys also take the text ``none``: the value is then ``None``. ``registry`` is where
+    a policy's names come from.
     """
 
     parse: Callable[[object], object]
     show: Callable[[object], object] = lambda value: value
     optional: bool = False
+    registry: Registry[object] | None = None
 
 
 def key(default: T, rule: Rule, *, name: str = "") -> T:
@@ -88,7 +90,12 @@ def policy(registry: Registry[object]) -> Rule:
             registry.find(value)
         return value
 
-    return Rule(parse)
+    return Rule(parse, registry=registry)
+
+
+def builtin(registry: Registry[object]) -> Rule:
+    """Accept one of the bundled policies by name."""
+    return replace(choice(*registry.builtins), registry=registry)
 
 
 def whole(minimum: int, *, optional: bool = False) -> Rule:

@@ -19,6 +19,7 @@ from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.retention import RETENTION
 from kvsim.sim.scenario_keys import (
     above_zero,
+    builtin,
     choice,
     count_or_inf,
     duration,
@@ -42,12 +43,14 @@ if TYPE_CHECKING:
 class Model:
     """``[model]``: bundled name, or the path of a ``config.json``; ``auto`` = its own dtype.
 
-    ``mla = "expanded"``: K and V of every head are stored instead of the latent.
+    ``mla = "expanded"``: K and V of every head are stored instead of the latent. ``num_kv_heads``
+    asks what if: full attention with so many KV heads, the weights as they are.
     """
 
     name: str = key("llama-3.1-8b", text("a bundled model name or the path of a config.json"))
     weight_dtype: str = key("auto", text("'auto' or a weight format such as 'fp8'"))
     mla: str = key("latent", choice("latent", "expanded"))
+    num_kv_heads: int | None = key(None, whole(1, optional=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,10 @@ class Cost:
 
     ``auto`` takes the hardware's profile, else its datasheet; a profile's name or path is taken as
     it is. The times are the terms of ``linear``: per step, per prefill token, per decoding request,
-    per context token, and per token whose KV is copied to another place in the pool. ``swap_alpha``
-    (a copy) and ``swap_bandwidth`` (bytes a second) price the way to the host; ``None``:
+    per context token, and per token whose KV is copied to another place in the pool.
+    ``attention_factor = "own"`` charges decode attention by the memory layout in use, as far as the
+    profile knows it; ``same`` is one kernel for all layouts. ``swap_alpha`` (a copy) and
+    ``swap_bandwidth`` (bytes a second) price the way to the host; ``None``:
     :mod:`kvsim.sim.host_link`.
     """
 
@@ -86,6 +91,7 @@ class Cost:
         "auto",
         text("'auto', 'profile', 'datasheet', 'linear', a profile's name or the path of its file"),
     )
+    attention_factor: str = key("same", choice("same", "own"))
     base_ps: int | None = key(None, duration(), name="base")
     per_prefill_token_ps: int | None = key(None, duration(), name="per_prefill_token")
     per_decode_seq_ps: int | None = key(None, duration(), name="per_decode_seq")
@@ -157,6 +163,9 @@ class Batching:
 class Allocator:
     """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch.
 
+    ``prefix = "radix"`` shares prefixes by SGLang's radix tree instead of vLLM's chained hashes;
+    ``engine.block_size`` is then its page size, 1 where it is not given.
+
     ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says
     (predictions times ``reservation_margin``) and where ``placement`` says; with ``compaction``
     runs slide together where that lets the queue's head in. It has no blocks and shares no
@@ -168,16 +177,17 @@ class Allocator:
     reservation_margin: float = key(1.0, above_zero())
     placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
     compaction: str = key("none", choice("none", "when-blocked"))
-    prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
+    prefix: str = key("auto", choice("auto", "hash", "radix", "none"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``[eviction]``: which unreferenced cached block goes first, and how many there may be.
+    """``[eviction]``: which unreferenced cached block (or node of a radix tree) goes first.
 
-    ``capacity`` in blocks; ``"none"``: what the pool has room for; ``inf``: evicted content stays
-    findable without memory and comes back at no cost, the ceiling of what a cache can give.
+    ``capacity``: most unreferenced blocks that stay cached; ``"none"``: what the pool has room for;
+    ``inf``: evicted content stays findable without memory and comes back at no cost, the ceiling of
+    what a cache can give.
     """
 
     policy: str = key("lru", policy(EVICTION))
@@ -244,7 +254,7 @@ class Retention:
     0 only those that a resume needs.
     """
 
-    kind: str = key("model", choice(*RETENTION.builtins))
+    kind: str = key("model", builtin(RETENTION))
     sinks: int = key(4, whole(0))
     recent: int | None = key(None, whole(1, optional=True))
     budget: int | None = key(None, whole(1, optional=True))

@@ -211,6 +211,8 @@ class Stepper:
             if item.stint == sequence.num_preemptions:
                 sequence.in_flight -= item.num_tokens
             if not item.samples:
+                if item.stint == sequence.num_preemptions:
+                    self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
                 continue
             if self._is_done(sequence):
                 dropped.append(sequence.index)
@@ -464,7 +466,7 @@ class Stepper:
     def _release(self, sequence: Sequence, now_ps: int) -> None:
         """Take back what a sequence owns."""
         self._release_account(sequence, sequence.computed, now_ps)
-        self.state.allocator.release(sequence)
+        self.state.allocator.finish(sequence)
 
     def _release_account(self, sequence: Sequence, computed: int, now_ps: int) -> None:
         """What a sequence owned and had not filled by now was never filled."""

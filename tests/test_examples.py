@@ -47,4 +47,4 @@ def test_an_example_is_short_runs_as_it_says_and_keeps_the_rules(
 
 def test_there_is_an_example_of_each_kind_that_people_write() -> None:
     kinds = {find_kind(SETTING.search(path.read_text())[2]) for path in EXAMPLES}  # type: ignore[index]
-    assert kinds == {"allocator", "batching", "queue"}
+    assert kinds == {"allocator", "batching", "eviction", "queue"}

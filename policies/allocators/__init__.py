@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
-from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.policies.allocators.paged import PagedAllocator, block_order
 from kvsim.policies.allocators.placement import make_placement
+from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.reservation import RESERVATIONS
-from kvsim.policies.eviction import make_order
 from kvsim.policies.guards.allocator import GuardedAllocator
 from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry, build
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def _paged(context: PolicyContext) -> Allocator:
-    config = context.config
-    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
-    if own_queue or not config.enable_prefix_caching:
-        return PagedAllocator(config, seed=context.seed)
-    return PagedAllocator(config, make_order(config.eviction, context), seed=context.seed)
+    """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
+    if context.config.prefix == "radix":
+        return RadixAllocator(context)
+    return PagedAllocator(context.config, block_order(context), seed=context.seed)
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
+    """One run of token slots a sequence, as long as a reservation says (Orca)."""
     config = context.config
     assert config.block_size == 1, "a contiguous pool is counted in slots"
     return ContiguousAllocator(
@@ -60,4 +59,11 @@ def make_allocator(context: PolicyContext) -> Allocator:
     return factory(context) if name in ALLOCATORS.builtins else build(factory, context)
 
 
-__all__ = ["ALLOCATORS", "ContiguousAllocator", "PagedAllocator", "make_allocator"]
+__all__ = [
+    "ALLOCATORS",
+    "ContiguousAllocator",
+    "PagedAllocator",
+    "RadixAllocator",
+    "block_order",
+    "make_allocator",
+]

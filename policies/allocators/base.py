@@ -82,7 +82,10 @@ class Allocator(Protocol):
         ...
 
     def find_hit(self, sequence: Sequence) -> Hit:
-        """Longest hit, at most all known tokens but one; changes nothing."""
+        """Longest hit, at most all known tokens but one; takes nothing.
+
+        It may count as a use of what was found.
+        """
         ...
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
@@ -98,11 +101,15 @@ class Allocator(Protocol):
         ...
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
-        """Make content of the first ``tokens`` tokens findable, where the allocator caches."""
+        """The first ``tokens`` tokens have been computed: they may become findable."""
+        ...
+
+    def finish(self, sequence: Sequence) -> None:
+        """A sequence ended: as :meth:`release`, but what it has computed may stay findable."""
         ...
 
     def release(self, sequence: Sequence) -> None:
-        """Take back all that a sequence owns."""
+        """Take back all that a sequence owns, as when it is preempted."""
         ...
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:

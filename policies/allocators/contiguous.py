@@ -142,6 +142,10 @@ class ContiguousAllocator:
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
         """Nothing is cached."""
 
+    def finish(self, sequence: Sequence) -> None:
+        """Give back the run."""
+        self.release(sequence)
+
     def release(self, sequence: Sequence) -> None:
         """Give back the run; what was renewed for a step that is not made was never owned."""
         self._disown(sequence)

@@ -5,6 +5,7 @@ All KV groups draw from one pool; a sequence gets the blocks of all groups or no
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -13,15 +14,26 @@ from kvsim.policies.allocators.base import Hit, Retained, Usage
 from kvsim.policies.allocators.block_pool import BlockPool
 from kvsim.policies.allocators.kv_group import GroupTables
 from kvsim.policies.allocators.relocations import Relocations
+from kvsim.policies.eviction import make_order
 from kvsim.policies.retention import make_retention
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
     from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.context import PolicyContext
     from kvsim.policies.eviction import EvictionOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
+
+
+def block_order(context: PolicyContext) -> EvictionOrder[Block] | None:
+    """The order in which cached blocks go, ``None`` where vLLM's free queue is that order."""
+    config = context.config
+    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
+    if own_queue or not config.enable_prefix_caching:
+        return None
+    return make_order(config.eviction, context)
 
 
 class PagedAllocator:
@@ -171,6 +183,10 @@ class PagedAllocator:
         if self._caching:
             for group in self.groups:
                 group.set_keys(sequence, tokens)
+
+    def finish(self, sequence: Sequence) -> None:
+        """Give up all blocks; keys stay."""
+        self.release(sequence)
 
     def release(self, sequence: Sequence) -> None:
         """Give up all blocks of a sequence, group by group, tail first."""

@@ -29,6 +29,7 @@ from kvsim.policies.eviction.keys import (
 from kvsim.policies.eviction.random_order import RandomOrder
 from kvsim.policies.eviction.s3_fifo import S3Fifo
 from kvsim.policies.eviction.sieve import Sieve
+from kvsim.policies.guards.eviction import guarded_eviction
 from kvsim.policies.registry import Registry, build
 from kvsim.policies.scheduler_config import SchedulerConfig
 
@@ -59,6 +60,7 @@ EVICTION: Final[Registry[EvictionKey | OrderFactory]] = Registry(
         "random": RandomOrder,
         "furthest-next-use": FurthestNextUse,
     },
+    guard=guarded_eviction,
 )
 """A function is a key; a class is built with the run's context and has hooks."""
 

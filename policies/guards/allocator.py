@@ -89,6 +89,12 @@ class GuardedAllocator(Guard["Allocator"]):
         del self._owners[sequence.index]
         self._check_owners("release")
 
+    def finish(self, sequence: Sequence) -> None:
+        """A sequence ends, or is given up: it leaves."""
+        self.call("finish", sequence)
+        del self._owners[sequence.index]
+        self._check_owners("finish")
+
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
         """Whether going on takes memory."""
         return bool(self.call("takes_memory", sequence, tokens))

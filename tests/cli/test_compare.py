@@ -74,9 +74,11 @@ def test_json_is_one_document_and_the_same_bytes_each_time(
     assert printed[0] == printed[1] == printed[2]
     assert [row["name"] for row in json.loads(printed[0])["rows"]] == ["paged", "prefix"]
     for name in ("a", "b"):
-        (file,) = (tmp_path / name).iterdir()
-        assert file.name == "comparison.json"
-        assert file.read_text("utf-8") == printed[0]
+        files = sorted(path.name for path in (tmp_path / name).iterdir())
+        assert files == ["comparison.json", "report.html"]
+        assert (tmp_path / name / "comparison.json").read_text("utf-8") == printed[0]
+    pages = [(tmp_path / name / "report.html").read_bytes() for name in ("a", "b")]
+    assert pages[0] == pages[1]
 
 
 def test_varied_keys_stand_on_the_scenario_of_the_options(
@@ -92,13 +94,15 @@ def test_varied_keys_stand_on_the_scenario_of_the_options(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "there is nothing to compare: give --allocators, --vary or both"),
-        (("--allocators", "radix"), "radix is verified by logs, not yet in a timed engine"),
+        ((), "there is nothing to compare: give --allocators, --vary or a --preset"),
         (("--allocators", "x"), "'x' is unknown"),
         (("--allocators", "paged", "--scenario", "vllm-0.8"), "both name scenarios"),
         (("--allocators", "paged", "--jobs", "0"), "--jobs is 0; it must be at least 1"),
         (("--allocators", "paged", "--seed", "-1"), "--seed is -1"),
         (("--allocators", "paged", "--out", "full"), "full exists and is not a comparison"),
+        (("--preset", "levels"), "--preset 'levels' is unknown; choose one of levers"),
+        (("--preset", "levers", "--vary", "a.b=1"), "says what is compared: leave --vary out"),
+        (("--preset", "long-vs-short"), "makes its own requests: no --limit"),
     ],
 )
 def test_errors_are_one_sentence(
@@ -110,6 +114,19 @@ def test_errors_are_one_sentence(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_presets_with_and_without_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--preset", "levers"]) == 2
+    assert "which requests? Name a TRACE" in capsys.readouterr().err
+    assert main(["compare", TRACE, "--preset", "sosp23-fig2"]) == 2
+    assert "makes its own requests: leave TRACE out" in capsys.readouterr().err
+    assert main(["compare", *BUSY, "--preset", "levers"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for name in ("MHA", "GQA", "fp8 KV", "cap", "paged", "prefix"):
+        assert name in out
+    assert "one attention kernel for all memory layouts" in out.replace("\n" + " " * 24, " ")
 
 
 def test_ctrl_c_leaves_nothing(

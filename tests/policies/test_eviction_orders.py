@@ -25,7 +25,6 @@ from kvsim.policies.allocators.block_pool import Block, BlockPool
 from kvsim.policies.allocators.cached_blocks import Use
 from kvsim.policies.allocators.radix_cache import Lease, RadixCache
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.allocators.token_run import TokenRun
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.eviction import (
     EVICTION,
@@ -36,6 +35,7 @@ from kvsim.policies.eviction import (
     uses_oracle,
 )
 from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.policies.token_run import TokenRun
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kvsim.policies.allocators import PagedAllocator
 from kvsim.policies.allocators.base import Hit, Usage
 from kvsim.policies.batching import Item, MixedRunningFirst, ScheduledStep, SchedulerState
+from kvsim.policies.eviction import KeyedOrder
 from kvsim.policies.queue_order import FCFS
 from kvsim.sim.policy_check import check_policy
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvsim.policies.context import PolicyContext
+    from kvsim.policies.eviction.base import Entry
     from kvsim.policies.sequence import Sequence
 
 
@@ -143,6 +145,45 @@ class Mumbling(PagedAllocator):
         return "no" if sequence.index else None
 
 
+def no_tuple(entry: Entry) -> Any:
+    return entry.last_access
+
+
+def crashing_key(entry: Entry) -> Any:
+    return (1 // (entry.num_hits - 1),)
+
+
+def nobody(running: list[Sequence], state: SchedulerState) -> Any:
+    return None
+
+
+class Grabbing(KeyedOrder[Any]):
+    """Its victim is the block that came in last, whoever holds it."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(lambda entry: (entry.last_access,))
+        self._last: Any = None
+
+    def inserted(self, entry: Any) -> None:
+        self._last = entry
+
+    def victim(self) -> Any:
+        return self._last
+
+
+class Guessing:
+    predicts = True
+
+    def __init__(self, context: PolicyContext) -> None:
+        pass
+
+    def output_tokens(self, sequence: Sequence) -> Any:
+        return 3
+
+    def finished(self, sequence: Sequence) -> None:
+        pass
+
+
 @pytest.fixture(autouse=True)
 def this_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """This file under a name that a scenario can give."""
@@ -165,7 +206,16 @@ def this_module(monkeypatch: pytest.MonkeyPatch) -> None:
         ("batching", "Standing", r"\d+ sequences run on \d+ seats"),
         ("allocator", "Boastful", r"find_hit gave \d+ tokens for .*; the last known one is comp"),
         ("allocator", "Leaking", "memory is lost, or counted twice"),
-        ("allocator", "Keeping", r"after release owners gave \[0, 1, 2\]; \[1, 2\] own memory"),
+        (
+            "allocator",
+            "Keeping",
+            r"after finish owners gave \[0, 1, 2\]; \[1, 2\] own memory",
+        ),
+        ("eviction", "no_tuple", r"it gave \d+; expected a tuple that sorts"),
+        ("eviction", "crashing_key", "it raised ZeroDivisionError"),
+        ("eviction", "Grabbing", r"victim gave <block .*, which may not go; \d+ entries may"),
+        ("victim", "nobody", "it named None, which does not run"),
+        ("predictor", "Guessing", r"output_tokens gave 3 for .*, which has [3-9] already"),
         ("allocator", "Mumbling", "refusal gave 'no'; expected 'blocks'"),
     ],
 )

@@ -141,8 +141,10 @@ def test_fifo_is_a_window_and_so_is_recent_without_sinks(budget: int, computed: 
 
 
 def make_sequence(prompt_tokens: int, index: int = 0, public: str = "") -> Sequence:
-    keys = [public[: end + 1] for end in range(len(public))]
-    return Sequence(index, f"r{index}", 0, prompt_tokens, 50, 0, keys)
+    """A sequence whose leading blocks of 4 tokens are named by all letters of ``public`` so far."""
+    ends = range(1, len(public) + 1)
+    names = [(-int.from_bytes(public[:end].encode()), 4 * end) for end in ends]
+    return Sequence(index, f"r{index}", 0, prompt_tokens, 50, 0, names)
 
 
 def enter(allocator: PagedAllocator, sequence: Sequence) -> int:
@@ -231,9 +233,9 @@ def test_after_the_first_drop_nothing_more_is_published() -> None:
     sequence = make_sequence(12, public="abcdef")
     enter(allocator, sequence)
     decode(allocator, sequence, 2)
-    assert allocator.pool.lookup((0, "abc")) is not None
+    assert allocator.pool.lookup((0, sequence.block_key(2, 4))) is not None
     decode(allocator, sequence, 6)  # 14 were computed when the first one fell out
-    assert allocator.pool.lookup((0, "abcd")) is None
+    assert allocator.pool.lookup((0, sequence.block_key(3, 4))) is None
     assert allocator.groups[0].tables[0][0] is allocator.pool.null
     hit = allocator.find_hit(make_sequence(20, 1, "abcdef"))
     assert hit.tokens == 12, "what was published before stays findable, the dropped block too"
@@ -256,7 +258,7 @@ def test_a_hit_needs_all_leading_blocks_and_references_what_is_kept() -> None:
     allocator.admit(second, hit, 8)
     assert table(allocator, second)[:3] == [1, 0, 3]
     assert allocator.usage([second]).padding == 3
-    allocator.pool.index.pop((0, "a"))
+    allocator.pool.index.pop((0, second.block_key(0, 4)))
     assert allocator.find_hit(make_sequence(20, 2, "abc")).tokens == 0
 
 

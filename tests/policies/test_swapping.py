@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.batching import BATCHING, ScheduledStep, SchedulerState
 from kvsim.policies.batching.swapping import bring_back, forget_swapped, put_out
@@ -14,14 +12,13 @@ from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.policies.sequence import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
 
 class Calls:
     """A state and its scheduling calls; each is followed by its results."""
 
-    def __init__(self, *prompts: int, keys: tuple[Hashable, ...] = (), **rules: object) -> None:
+    def __init__(
+        self, *prompts: int, keys: tuple[tuple[int, int], ...] = (), **rules: object
+    ) -> None:
         defaults = {
             "block_size": 4,
             "max_num_batched_tokens": 40,
@@ -45,7 +42,7 @@ class Calls:
         for index, prompt in enumerate(prompts):
             self.arrive(index, prompt, keys)
 
-    def arrive(self, index: int, prompt: int, keys: tuple[Hashable, ...] = ()) -> None:
+    def arrive(self, index: int, prompt: int, keys: tuple[tuple[int, int], ...] = ()) -> None:
         self.state.waiting.push(Sequence(index, f"r{index}", index, prompt, 50, 0, keys))
 
     def call(self) -> list[tuple[int, int]]:
@@ -159,7 +156,7 @@ def test_who_preempts_itself_is_swapped_and_comes_back_alone() -> None:
 
 
 def test_shared_blocks_are_copied_and_are_duplicates_afterwards() -> None:
-    keys = ("a", "b")
+    keys = ((-1, 8),)  # two blocks of four tokens
     calls = Calls(9, 9, keys=keys, num_gpu_blocks=8, enable_prefix_caching=True)
     assert calls.call() == [(0, 9), (1, 1)]
     tables = calls.allocator.groups[0].tables

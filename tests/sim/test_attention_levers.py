@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from kvsim.sim.attention_levers import LENGTHS, lever_rows, reshape
+from kvsim.sim.attention_levers import LENGTHS, lever_rows
+from kvsim.sim.engine_setup import set_up
 from kvsim.sim.hardware import GIB, load_hardware
 from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import bundled_models, load_model
+from kvsim.sim.models.reshape import reshape, with_kv_heads
 from kvsim.sim.pool import plan
 from kvsim.sim.pool_document import plan_document
+from kvsim.sim.scenario import Scenario
 
 H100 = load_hardware("h100-sxm")
 LLAMA = PoolRequest(load_model("llama-3.1-8b"), H100, max_model_len=131_072)
@@ -78,6 +81,23 @@ def test_reshaping_keeps_states_and_parameters() -> None:
     same = reshape(model, lambda shape, _: shape)
     assert same.groups == model.groups
     assert same.params == model.params
+
+
+def test_other_kv_heads_as_a_scenario_key() -> None:
+    own, eight, all_heads = (
+        set_up(Scenario().with_values({"model.num_kv_heads": heads, "engine.kv_memory": "8GiB"}))
+        for heads in ("none", 8, 32)
+    )
+    assert own.pool == eight.pool
+    assert own.pool.num_blocks == 4 * all_heads.pool.num_blocks
+    assert "derived for llama-3.1-8b of 32 KV heads from llama-3.1-8b" in all_heads.cost.name
+    assert any("attended with 32 KV heads" in note for note in all_heads.notes)
+    decode_ps = [setup.cost.decode_run(8, 80_000).first_ps for setup in (eight, all_heads)]
+    assert decode_ps[0] < decode_ps[1], "a step reads four times the cache"
+    latent = with_kv_heads(load_model("deepseek-v2-lite"), 4)
+    assert {group.kind for group in latent.groups} == {"full"}
+    with pytest.raises(ValueError, match="= 5 does not divide the 32 attention heads"):
+        set_up(Scenario().with_values({"model.num_kv_heads": 5}))
 
 
 @pytest.mark.parametrize("name", bundled_models())

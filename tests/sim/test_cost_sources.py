@@ -1,10 +1,11 @@
 """Sources of a cost: which one is meant, what it is called, how it scales."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kvsim.sim.cost_sources import build_cost
+from kvsim.sim.cost_sources import build_cost, own_attention_factor
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.profile_file import dump_profile, load_bundled_profile
@@ -88,6 +89,18 @@ def test_terms_scale_with_what_drives_them() -> None:
     )
     slower = build_cost("auto", LLAMA, H100, attention_factor=1.25)
     assert slower.attention[0].decode_ps * 4 == base.attention[0].decode_ps * 5
+
+
+def test_factors_by_memory_layout(tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    factors = {"contiguous": 0.8, "paged-16": 1.25}
+    known = replace(load_bundled_profile("h100-sxm"), attention_factor=factors)
+    file.write_text(dump_profile(known), encoding="utf-8")
+    assert own_attention_factor(str(file), H100, "paged-16") == 1.25
+    assert own_attention_factor(str(file), H100, "paged-32") is None
+    assert own_attention_factor("auto", H100, "paged-16") is None
+    name = build_cost(str(file), LLAMA, H100, attention_factor=1.25).name
+    assert "decode attention x 1.25 for its memory layout" in name
 
 
 def test_a_profile_file_by_path(tmp_path: Path) -> None:

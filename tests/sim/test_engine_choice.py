@@ -27,6 +27,8 @@ ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
         ({"policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
         ({"predictor": "oracle"}, ONE, "stepper", 'predictor "oracle" is asked at each'),
         ({}, replace(ONE, timeout_ns=np.array([9])), "stepper", "requests with a timeout"),
+        ({"prefix": "radix"}, ONE, "leaper", "FCFS, one full-attention group"),
+        ({"prefix": "radix", "policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
         (
             {"allocator": "contiguous", "block_size": 1, "batching": "iteration-level"},
             ONE,

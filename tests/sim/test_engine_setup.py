@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kvsim.policies.predictor import PREDICTORS
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_setup import set_up
+from kvsim.sim.profile_cost import ProfileCost
+from kvsim.sim.profile_file import dump_profile, load_bundled_profile
 from kvsim.sim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALL = {"engine.num_gpu_blocks_override": 500, "engine.max_model_len": 4096}
 
@@ -68,6 +76,38 @@ def test_costs() -> None:
     assert "h100-sxm profile" in set_up(Scenario()).cost.name
     datasheet = set_up(Scenario().with_values({"cost.source": "datasheet"})).cost
     assert "datasheet" in datasheet.name
+
+
+def test_attention_by_memory_layout(tmp_path: Path) -> None:
+    """Only decode attention is charged by the layout; what a profile does not know is refused."""
+    file = tmp_path / "card.json"
+    factors = {"contiguous": 0.8, "paged-16": 1.25}
+    known = replace(load_bundled_profile("h100-sxm"), attention_factor=factors)
+    file.write_text(dump_profile(known), encoding="utf-8")
+
+    def cost_of(preset: str, factor: str, **engine: object) -> ProfileCost:
+        values: dict[str, object] = {
+            "cost.source": str(file),
+            "cost.attention_factor": factor,
+        }
+        values |= {f"engine.{name}": value for name, value in engine.items()}
+        cost = set_up(Scenario.load(preset).with_values(values)).cost
+        assert isinstance(cost, ProfileCost)
+        return cost
+
+    (same,) = cost_of("vllm-0.32", "same").attention
+    (paged,) = cost_of("vllm-0.32", "own").attention
+    (run,) = cost_of("orca-oracle", "own", block_size=32).attention
+    assert paged.decode_per_context_ps == pytest.approx(1.25 * same.decode_per_context_ps, abs=1)
+    assert run.decode_per_context_ps == pytest.approx(0.8 * same.decode_per_context_ps, abs=1)
+    assert run.mixed_per_context_ps == pytest.approx(0.8 * same.mixed_per_context_ps, abs=1)
+    assert paged.area_fs == run.area_fs == same.area_fs, "prefill attention is left alone"
+    assert cost_of("vllm-0.32", "same").gemm == cost_of("vllm-0.32", "own").gemm
+    with pytest.raises(ValueError, match=r"has no factor for the layout paged-32; take 'same'"):
+        cost_of("vllm-0.32", "own", block_size=32)
+    linear = {"cost.source": "linear", "cost.base": "1ms", "cost.attention_factor": "own"}
+    with pytest.raises(ValueError, match="'own' needs a profile, not source 'linear'"):
+        set_up(Scenario().with_values(linear))
 
 
 def test_asynchronous_scheduling_hides_the_host() -> None:

@@ -46,7 +46,7 @@ SECOND_NS = 10**9
 
 def left_behind(seed: int, **options: Any) -> dict[str, Any]:
     """What a small, tight, random scenario leaves with some options changed, audited."""
-    trace, config, cost, max_tokens = twin.make_scenario(Random(seed))
+    trace, config, cost, max_tokens = twin.random_scenario(Random(seed))
     plain = {"enable_prefix_caching": True, "eviction": "lru", "eviction_capacity": None}
     config = replace(config, **(plain | options))
     done = run(trace, config, cost, max_tokens=max_tokens, audit=True, step=True)
@@ -153,7 +153,7 @@ def test_next_use_against_all_requests_looked_at() -> None:
     assert requests.refused[7]
     future, asked = NextUse(requests), 0
     for index, chain in enumerate(chains):
-        keys = requests.sequence(index)._public_keys
+        sequence = requests.sequence(index)
         for length in range(1, len(chain) + 1):
             for after in range(0, 40, 3):
                 expected = next(
@@ -164,7 +164,10 @@ def test_next_use_against_all_requests_looked_at() -> None:
                     ),
                     None,
                 )
-                assert future.next_use((0, keys[length - 1]), after) == expected
+                assert (
+                    future.next_use((0, sequence.block_key(length - 1, CONFIG.block_size)), after)
+                    == expected
+                )
                 asked += expected is not None
     assert asked > 300
     assert future.next_use((0, (5, 1)), 0) is None  # private to request 5

@@ -22,13 +22,16 @@ def make_trace(prompts: list[int], ids: list[list[int]], id_tokens: int) -> Trac
     return Trace("by hand", times, lengths, outputs, prefix=PrefixIds(id_tokens, offsets, flat))
 
 
-def losses(trace: Trace, hits: list[int], block_size: int, **runs: list[int]) -> dict[str, int]:
+def losses(
+    trace: Trace, hits: list[int], block_size: int, *, caching: bool = True, **runs: list[int]
+) -> dict[str, int]:
     arrays = {name: np.array(values, np.int64) for name, values in runs.items()}
     parts = hit_parts(
         trace,
         range(len(trace)),
         np.array(hits, np.int64),
         block_size=block_size,
+        caching=caching,
         best=arrays.get("best"),
         infinite=arrays.get("infinite"),
     )
@@ -74,7 +77,8 @@ def test_parts_by_hand() -> None:
         "last token": 1,
         "compulsory": 40,
     }
-    assert losses(trace, [0, 0, 0], 8)["cache off"] == 24
+    assert losses(trace, [0, 0, 0], 8, caching=False)["cache off"] == 24
+    assert losses(trace, [0, 8, 0], 8)["evicted or not computed yet"] == 16
 
 
 def test_what_coarse_ids_cannot_tell() -> None:
@@ -98,7 +102,9 @@ def test_seen_tokens_are_those_of_brute_force_and_bound_the_hits(seed: int) -> N
     order = [i for i in np.argsort(first, kind="stable").tolist() if first[i] >= 0]
     assert tokens_seen_before(trace, order).tolist() == seen_by_brute_force(trace, order)
     hits = np.array(recorder.hit_tokens, np.int64)
-    parts = hit_parts(trace, order, hits, block_size=config.block_size, best=hits, infinite=hits)
+    parts = hit_parts(
+        trace, order, hits, block_size=config.block_size, caching=True, best=hits, infinite=hits
+    )
     assert sum(parts.values()) == trace.prompt_tokens[order].sum()
     assert min(parts.values()) >= 0
 

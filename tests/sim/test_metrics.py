@@ -45,6 +45,7 @@ def test_requests_and_window(three_requests: Run3, pool: PoolShape) -> None:
         "first_arrival_s": 0.0,
         "last_arrival_s": 0.02,
         "end_s": 0.31,
+        "peak_running": 2,
     }
 
 

@@ -40,7 +40,12 @@ def test_a_run_folder_holds_five_files(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == FILES
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert scenario_from_dict(manifest["scenario"]) == Scenario()
-    assert manifest["trace"] == {"name": "tiny", "sha256": "0" * 64, "requests": 3}
+    assert manifest["trace"] == {
+        "name": "tiny",
+        "sha256": "0" * 64,
+        "requests": 3,
+        "source": None,
+    }
     assert manifest["partial"] is False
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary == json.loads(json.dumps(run.summary))

@@ -2,20 +2,21 @@
 
 A second account is kept from snapshots after every scheduling call: each physical block is looked
 at slot by slot, each request's visits to queue and running list are timed. Both must add up to
-the recorder's integrals exactly.
+the recorder's integrals exactly. Blocks with keys are vLLM's, or pages of a radix tree.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvsim.policies.allocators import PagedAllocator
+from kvsim.policies.allocators import PagedAllocator, RadixAllocator
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.retention import HeavyHitters, make_retention
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
@@ -30,11 +31,13 @@ from kvsim.traces.max_tokens import assume_max_tokens
 from kvsim.traces.trace import LENGTH, STOP, PrefixIds, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from kvsim.policies.allocators.base import Hit
     from kvsim.policies.allocators.block_pool import Block
     from kvsim.policies.sequence import Sequence
+
+    Residency = tuple[int, int]  # index, preemptions before
 
 MODEL_LEN = 40
 FULL = (KVGroup(),)
@@ -62,7 +65,10 @@ def other_configs(draw: st.DrawFn) -> SchedulerConfig:
     """Every other batching, with full attention; all but one wait for the results of a step."""
     rules = draw(st.sampled_from(BATCHINGS))
     overlaps = rules["batching"] in {"no-evict", "iteration-level"}
-    config = draw(configs(groups=(FULL,)))
+    prefix: Literal["hash", "radix"] = draw(st.sampled_from(["hash", "radix"]))
+    if rules["batching"] == "static":
+        prefix = "hash"
+    config = draw(configs(prefix, groups=(FULL,)))
     swaps = rules["batching"] == "iteration-level" or "prefill_rule" in rules
     is_async = overlaps and config.async_scheduling
     mode = config.preemption_mode if swaps and not is_async else "recompute"
@@ -72,6 +78,7 @@ def other_configs(draw: st.DrawFn) -> SchedulerConfig:
 @st.composite
 def configs(
     draw: st.DrawFn,
+    prefix: Literal["hash", "radix"],
     groups: tuple[tuple[KVGroup, ...], ...] = GROUPS,
     *,
     chooses: bool = False,
@@ -82,12 +89,18 @@ def configs(
     """
     chunked = draw(st.booleans())
     kv_groups = draw(st.sampled_from(groups))  # those with a window get room for a lone sequence
+    if prefix == "radix":
+        kv_groups = FULL
     policy = draw(st.sampled_from(["fcfs", "fcfs", "priority"]))
     block_size = draw(st.sampled_from([1, 2, 4]))
     asynchronous = draw(st.booleans())
-    retention = draw(retentions()) if kv_groups == FULL and chooses else {}
-    modes = ["recompute", "swap", "swap", "auto"]
-    modes = ["recompute"] if asynchronous or retention else modes
+    modes = (
+        ["recompute"]
+        if asynchronous or prefix == "radix" or chooses
+        else ["recompute", "swap", "swap", "auto"]
+    )
+    retention = draw(retentions()) if chooses else {}
+    caches = "retention_compaction" not in retention
     pool_tokens = draw(st.integers(18, 40) if kv_groups == FULL else st.integers(60, 80))
     return SchedulerConfig(
         block_size=block_size,
@@ -95,7 +108,9 @@ def configs(
         max_num_batched_tokens=draw(st.integers(4, 24)) if chunked else MODEL_LEN,
         max_num_seqs=draw(st.integers(1, 4)),
         max_model_len=MODEL_LEN,
-        enable_prefix_caching=draw(st.booleans()) and "retention_compaction" not in retention,
+        enable_prefix_caching=prefix == "radix" or (caches and draw(st.booleans())),
+        prefix=prefix,
+        eviction=draw(st.sampled_from(["lru", "slru", "filo"])) if prefix == "radix" else "lru",
         enable_chunked_prefill=chunked,
         long_prefill_token_threshold=draw(st.sampled_from([0, 0, 3])),
         policy=policy,
@@ -163,20 +178,84 @@ COSTS = st.builds(
 )
 
 
+class Blocks(NamedTuple):
+    """What is blank, what is cached, and who owns each other block at which place."""
+
+    blank: int
+    cached: int
+    owners: dict[Hashable, list[tuple[Residency, int, int]]]  # id: (residency, place, computed)
+    keys: dict[Hashable, Hashable]
+    dropped: dict[Hashable, list[set[int]]]  # id: slots that each owner dropped
+    num_dropped: dict[int, int]  # index: tokens that a sequence dropped, of its last KV group
+
+
+def paged_blocks(
+    allocator: PagedAllocator,
+    running: list[Sequence],
+    size: int,
+    dropped_by: Callable[[Sequence], list[set[int]]],
+) -> Blocks:
+    pool = allocator.pool
+    owners: dict[Hashable, list[tuple[Residency, int, int]]] = {}
+    owned: dict[int, Block] = {}
+    dropped: dict[Hashable, list[set[int]]] = {}
+    num_dropped: dict[int, int] = {}
+    for sequence in running:
+        residency = (sequence.index, sequence.num_preemptions)
+        for group, gone in zip(allocator.groups, dropped_by(sequence), strict=True):
+            num_dropped[sequence.index] = len(gone)
+            for place, block in enumerate(group.tables[sequence.index]):
+                if block is not pool.null:
+                    owned[block.id] = block
+                    slots = {token - place * size for token in gone} & set(range(size))
+                    dropped.setdefault(block.id, []).append(slots)
+                    owners.setdefault(block.id, []).append((residency, place, sequence.computed))
+    queued = list(pool.free_queue)
+    return Blocks(
+        sum(block.key is None for block in queued),
+        sum(block.key is not None for block in queued),
+        owners,
+        {number: block.key for number, block in owned.items() if block.key is not None},
+        dropped,
+        num_dropped,
+    )
+
+
+def tree_pages(allocator: RadixAllocator, running: list[Sequence]) -> Blocks:
+    """Pages of the tree by their node, those outside by their owner; keys spell their content."""
+    size, cache = allocator.page_size, allocator.cache
+    owners: dict[Hashable, list[tuple[Residency, int, int]]] = {}
+    keys: dict[Hashable, Hashable] = {}
+    in_tree = {
+        (node, place)
+        for node in cache.tree.nodes()
+        for place in range(node.run.start // size, node.run.stop // size)
+    }
+    for sequence in running:
+        residency = (sequence.index, sequence.num_preemptions)
+        lease = allocator.lease_of(sequence)
+        shared, node = lease.num_shared // size, lease.node
+        while node.parent is not None:
+            for place in range(node.run.start // size, node.run.stop // size):
+                owners.setdefault((node, place), []).append((residency, place, sequence.computed))
+                keys[node, place] = sequence.block_key(place, size)
+            node = node.parent
+        for place in range(shared, shared + lease.num_own // size):
+            owners[residency, place] = [(residency, place, sequence.computed)]
+    num_pages = cache.pool_tokens // size
+    return Blocks(
+        num_pages - len(in_tree | set(owners)), len(in_tree - set(owners)), owners, keys, {}, {}
+    )
+
+
 @dataclass
 class Snapshot:
-    """State from ``time_ps`` until the next one: blocks, and who owns them at which place."""
+    """State from ``time_ps`` until the next one."""
 
     time_ps: int
     requests_wait: bool
-    num_running: int
     ended: set[int]
-    blank: int
-    cached: int
-    owners: dict[int, list[tuple[tuple[int, int], int, int]]]  # id: (residency, place, computed)
-    keys: dict[int, Hashable]
-    dropped: dict[int, list[set[int]]]  # id: slots that each owner dropped
-    gone: dict[int, int]  # index: tokens that it dropped (of one KV group)
+    blocks: Blocks
 
 
 class Account(Stepper):
@@ -185,7 +264,7 @@ class Account(Stepper):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs, audit=True, listener=self)
         self.snapshots: list[Snapshot] = []
-        self.final: dict[tuple[int, int], int] = {}
+        self.final: dict[Residency, int] = {}
         self.since: dict[int, tuple[str, int]] = {}  # where a request is, since when
         self.visits = {"waiting": 0, "running": 0}
         self.sojourns = 0
@@ -210,28 +289,26 @@ class Account(Stepper):
 
         allocator.admit, allocator.grow = noted_admit, noted_grow  # type: ignore[method-assign]
 
-    def dropped(self, index: int, group: KVGroup) -> set[int]:
-        """Tokens that a sequence has dropped, from the definition of each kind."""
-        config, (computed, in_prompt) = self.config, self.asked[index]
+    def dropped_by(self, sequence: Sequence) -> list[set[int]]:
+        """Tokens that a sequence has dropped, by group, from the definition of each kind."""
+        config, (computed, in_prompt) = self.config, self.asked[sequence.index]
         if config.keeps_everything:
-            window = group.sliding_window or MODEL_LEN
-            return set(range(computed - window + 1))
+            windows = (group.sliding_window or MODEL_LEN for group in config.kv_groups)
+            return [set(range(computed - window + 1)) for window in windows]
         recent = {"sinks-recent": config.retention_budget - config.retention_sinks}
         recent |= {"fifo": config.retention_budget, "heavy-hitters": config.retention_recent}
         old = range(computed - recent[config.retention] + 1)
+        kept = set(range(config.retention_sinks)) if config.retention == "sinks-recent" else set()
         if config.retention == "heavy-hitters":
             if in_prompt:
-                return set()
-            retention = make_retention(config, group)
+                return [set()]
+            retention = make_retention(config, config.kv_groups[0])
             assert isinstance(retention, HeavyHitters)
-            scores = list(islice(retention.rows(index), len(old)))
-            kept = set()
+            scores = list(islice(retention.rows(sequence.index), len(old)))
             for head in range(config.retention_heads):
                 heaviest = sorted(old, key=lambda token: -scores[token][head])
                 kept |= set(heaviest[: retention.heavy])
-            return set(old) - kept
-        sinks = config.retention_sinks if config.retention == "sinks-recent" else 0
-        return set(old) - set(range(sinks))
+        return [set(old) - kept]
 
     # ---- visits ----
 
@@ -297,48 +374,23 @@ class Account(Stepper):
             if self.recorder.status[index] == REFUSED:  # it could never enter, or only alone
                 self._move(index, None, now_ps)
         allocator = self.state.allocator
-        assert isinstance(allocator, PagedAllocator)
-        pool = allocator.pool
-        owners: dict[int, list[tuple[tuple[int, int], int, int]]] = {}
-        owned: dict[int, Block] = {}
-        dropped: dict[int, list[set[int]]] = {}
-        size = self.config.block_size
-        num_gone: dict[int, int] = {}
-        for sequence in (*self.state.running, *self.state.ended):
-            residency = (sequence.index, sequence.num_preemptions)
-            for group, shape in zip(allocator.groups, self.config.kv_groups, strict=True):
-                gone = self.dropped(sequence.index, shape)
-                num_gone[sequence.index] = len(gone)
-                for place, block in enumerate(group.tables[sequence.index]):
-                    if block is not pool.null:
-                        owned[block.id] = block
-                        slots = {token - place * size for token in gone}
-                        dropped.setdefault(block.id, []).append(slots & set(range(size)))
-                        owners.setdefault(block.id, []).append(
-                            (residency, place, sequence.computed)
-                        )
-        queued = list(pool.free_queue)
-        self.snapshots.append(
-            Snapshot(
-                now_ps,
-                len(self.state.waiting) + len(self.state.swapped) > 0,
-                len(self.state.running),
-                {sequence.index for sequence in self.state.ended},
-                sum(block.key is None for block in queued),
-                sum(block.key is not None for block in queued),
-                owners,
-                {number: block.key for number, block in owned.items() if block.key is not None},
-                dropped,
-                num_gone,
-            )
-        )
+        owners = [*self.state.running, *self.state.ended]
+        if isinstance(allocator, RadixAllocator):
+            blocks = tree_pages(allocator, owners)
+        else:
+            assert isinstance(allocator, PagedAllocator)
+            blocks = paged_blocks(allocator, owners, self.config.block_size, self.dropped_by)
+        waits = len(self.state.waiting) + len(self.state.swapped) > 0
+        ended = {sequence.index for sequence in self.state.ended}
+        self.snapshots.append(Snapshot(now_ps, waits, ended, blocks))
         return boundary_ps
 
     def slots(self, snapshot: Snapshot) -> dict[str, int]:
         """Slots of the pool by what they hold, and sequences running."""
         size = self.config.block_size
         found = dict.fromkeys(("token", "duplicate", "future", "never", "padding"), 0)
-        for number, owners in snapshot.owners.items():
+        blocks = snapshot.blocks
+        for number, owners in blocks.owners.items():
             fills = []
             for residency, place, computed in owners:
                 now, final = (
@@ -349,55 +401,55 @@ class Account(Stepper):
             assert len(set(fills)) == 1, "owners of a block see different tokens in it"
             assert len(fills) == 1 or fills[0][0] == size, "a shared block is not full"
             now, final = fills[0]
-            assert number not in snapshot.keys or now == size, "a block with a key is not full"
+            assert number not in blocks.keys or now == size, "a block with a key is not full"
             found["padding" if owners[0][0][0] in snapshot.ended else "token"] += now
             found["future"] += final - now
             found["never"] += size - final
-        num_holes = self._num_holes(snapshot)
+        num_holes = self._num_holes(blocks)
         found["token"] -= num_holes
         found["padding"] += num_holes
-        keys = list(snapshot.keys.values())
+        keys = list(blocks.keys.values())
         found["duplicate"] = (len(keys) - len(set(keys))) * size
         found["token"] -= found["duplicate"]
-        blank = snapshot.blank * size
+        blank = blocks.blank * size
         waits = snapshot.requests_wait
         return found | {
             "hole": 0,
             "blocked": blank if waits else 0,
-            "cached": snapshot.cached * size,
+            "cached": blocks.cached * size,
             "free": 0 if waits else blank,
-            "unusable": size,
+            "unusable": self.config.num_null_blocks * size,
         }
 
-    def _num_holes(self, snapshot: Snapshot) -> int:
+    def _num_holes(self, blocks: Blocks) -> int:
         """Slots whose token no owner keeps, those of the block's copies included."""
         if self.config.retention_compaction != "none":
-            return self._num_unpacked(snapshot)
-        together: dict[object, list[set[int]]] = {}
-        for number, owners in snapshot.dropped.items():
-            together.setdefault(snapshot.keys.get(number, number), []).extend(owners)
+            return self._num_unpacked(blocks)
+        together: dict[Hashable, list[set[int]]] = {}
+        for number, owners in blocks.dropped.items():
+            together.setdefault(blocks.keys.get(number, number), []).extend(owners)
         return sum(len(set.intersection(*owners)) for owners in together.values())
 
-    def _num_unpacked(self, snapshot: Snapshot) -> int:
+    def _num_unpacked(self, blocks: Blocks) -> int:
         """The same where tokens move: what is computed in held slots, less what is kept at all."""
         computed: dict[int, int] = {}
         in_blocks = 0
-        for owners in snapshot.owners.values():
-            ((index, _), place, tokens), *others = owners
-            assert not others, "nothing is shared without a cache"
+        for owners in blocks.owners.values():
+            (((index, _), place, tokens),) = owners  # nothing is shared without a cache
             computed[index] = tokens
             in_blocks += min(tokens - place * self.config.block_size, self.config.block_size)
-        kept = sum(tokens - snapshot.gone[index] for index, tokens in computed.items())
+        kept = sum(tokens - blocks.num_dropped[index] for index, tokens in computed.items())
         return in_blocks - kept
 
 
 def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
     """Integrals over the run (slot-ps): everything is blank before the first call."""
-    size, usable = account.config.block_size, account.config.num_gpu_blocks - 1
+    size, usable = account.config.block_size, account.config.usable_blocks
     first_ps = account.snapshots[0].time_ps if account.snapshots else 0
     sums: dict[str, int] = {}
     if not waiting_only:
-        sums = {"free": usable * size * first_ps, "unusable": size * first_ps}
+        sums = {"free": usable * size * first_ps}
+        sums["unusable"] = account.config.num_null_blocks * size * first_ps
     for snapshot, after in zip(account.snapshots, account.snapshots[1:], strict=False):
         if waiting_only and not snapshot.requests_wait:
             continue
@@ -407,16 +459,17 @@ def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
     return sums
 
 
+@pytest.mark.parametrize("prefix", ["hash", "radix"])
 @settings(max_examples=max(200, settings().max_examples))
-@given(configs(), traces(), COSTS)
+@given(data=st.data(), trace=traces(), cost=COSTS)
 def test_integrals_against_every_block_and_visit(
-    config: SchedulerConfig, trace: Trace, cost: LinearCost
+    prefix: Literal["hash", "radix"], data: st.DataObject, trace: Trace, cost: LinearCost
 ) -> None:
-    assert_accounts_agree(config, trace, cost)
+    assert_accounts_agree(data.draw(configs(prefix)), trace, cost)
 
 
 @settings(max_examples=max(300, settings().max_examples))
-@given(configs(groups=(FULL,), chooses=True), traces(), COSTS)
+@given(configs("hash", groups=(FULL,), chooses=True), traces(), COSTS)
 def test_integrals_where_tokens_are_dropped(
     config: SchedulerConfig, trace: Trace, cost: LinearCost
 ) -> None:
@@ -439,7 +492,12 @@ def assert_accounts_agree(config: SchedulerConfig, trace: Trace, cost: LinearCos
     assert set(recorder.status) <= {FINISHED, REFUSED}
     assert 0 < account.num_audited <= len(account.snapshots)
 
-    pool = PoolShape(config.num_gpu_blocks, config.block_size, block_bytes=1)
+    pool = PoolShape(
+        config.num_gpu_blocks,
+        config.block_size,
+        block_bytes=1,
+        num_null_blocks=config.num_null_blocks,
+    )
     for ours, theirs in (
         (total(account, waiting_only=False), all_time(recorder, pool)),
         (total(account, waiting_only=True), while_waiting(recorder, pool)),

@@ -15,12 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvsim.policies.allocators import ContiguousAllocator
+from kvsim.policies.allocators import ContiguousAllocator, RadixAllocator
+from kvsim.policies.eviction import EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
 from kvsim.sim.leap_log import STEPPER_ONLY, LeapLog
-from kvsim.sim.random_scenario import RandomScenario, random_scenario, reserved_scenario
+from kvsim.sim.random_scenario import (
+    RandomScenario,
+    radix_scenario,
+    random_scenario,
+    reserved_scenario,
+)
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
 
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
 scenarios = st.randoms(use_true_random=False).map(random_scenario)
 reserved_scenarios = st.randoms(use_true_random=False).map(reserved_scenario)
+radix_scenarios = st.randoms(use_true_random=False).map(radix_scenario)
 
 
 _COLUMNS = (
@@ -56,6 +63,7 @@ _NUMBERS = (
     "num_steps_outside",
     "num_evicted_blocks",
     "num_preemptions",
+    "peak_running",
     "refusals",
     "end_ps",
 )
@@ -112,11 +120,18 @@ def test_leaps_over_reservations_are_equal_in_every_integer(scenario: RandomScen
     assert_twins(scenario)
 
 
+@given(radix_scenarios)
+@settings(max_examples=max(200, settings().max_examples))
+def test_leaps_over_a_radix_tree_are_equal_in_every_integer(scenario: RandomScenario) -> None:
+    assert_twins(scenario)
+
+
 @pytest.mark.parametrize("seed", range(0, 100, 5))
 def test_twins_on_fixed_seeds(seed: int) -> None:
     for one in range(seed, seed + 5):
         assert_twins(random_scenario(Random(one)))
         assert_twins(reserved_scenario(Random(one)))
+        assert_twins(radix_scenario(Random(one)))
 
 
 @given(scenarios)
@@ -196,6 +211,68 @@ def test_the_reservations_are_tight() -> None:
         stuck += any("even when nothing" in reason for reason in recorder.refusals.values())
     assert min(seen.values()) > 15, seen
     assert stuck > 5
+
+
+class TreeDecisions:
+    """A stepper's listener: who enters and leaves in each call, pages free and lost."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[object, ...]] = []
+        self._num_evicted = 0
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        allocator = stepper.state.allocator
+        assert isinstance(allocator, RadixAllocator)
+        usage = allocator.usage(stepper.state.running)
+        evicted, self._num_evicted = (
+            allocator.num_evicted - self._num_evicted,
+            allocator.num_evicted,
+        )
+        self.rows.append(
+            (
+                [
+                    [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
+                    for a in flight.step.admitted
+                ],
+                [[p.sequence.name, p.computed] for p in flight.step.preempted],
+                (usage.blank + usage.cached) // allocator.page_size,
+                evicted,
+            )
+        )
+
+    def planned(self, *_call: object) -> None:
+        pass
+
+    def applied(self, *_results: object) -> None:
+        pass
+
+
+@given(radix_scenarios)
+@settings(max_examples=100)
+def test_unrolled_leaps_over_a_tree_are_the_steppers_steps(scenario: RandomScenario) -> None:
+    trace, config, cost, max_tokens = scenario
+    leaps, steps = LeapLog(trace), TreeDecisions()
+    run(trace, config, cost, max_tokens=max_tokens, leap_listener=leaps)
+    run(trace, config, cost, max_tokens=max_tokens, listener=steps)
+    calls = [record for record in leaps.records if "sched" in record]
+    fields = ("admitted", "preempted", "free_after_schedule", "evicted")
+    assert [tuple(record[field] for field in fields) for record in calls] == steps.rows
+
+
+def test_the_trees_are_tight() -> None:
+    """Guard of the guards: evictions, preemptions and hits do occur, under every order."""
+    seen = {name: [0, 0, 0] for name in EVICTION_KEYS}
+    for seed in range(300):
+        trace, config, cost, max_tokens = radix_scenario(Random(seed))
+        recorder = run(trace, config, cost, max_tokens=max_tokens).recorder
+        counts = seen[config.eviction]
+        counts[0] += recorder.num_evicted_blocks
+        counts[1] += recorder.num_preemptions
+        counts[2] += sum(recorder.hit_tokens)
+    for evicted, preemptions, hits in seen.values():
+        assert evicted > 500
+        assert preemptions > 2
+        assert hits > 200
 
 
 def test_an_arrival_is_seen_between_steps_of_no_length() -> None:
