@@ -9,7 +9,6 @@ from kvsim.policies.retention import make_retention, scores_of
 from kvsim.policies.retention.mass import mean_mass_kept
 
 if TYPE_CHECKING:
-    from kvsim.policies.allocators.base import Retained
     from kvsim.policies.allocators.relocations import Relocations
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
@@ -34,15 +33,14 @@ class RetentionAccount:
         self.peak_blocks = dict.fromkeys(STATES, 0)
         self.decode_contexts: Counter[int] = Counter()
 
-    def interval(self, ps: int, held: int, retained: Retained, computed: int) -> None:
-        """Slots held by tables, holes and kept tokens among them, and tokens computed."""
+    def interval(self, ps: int, held: int, holes: int, by_head: int, computed: int) -> None:
+        """Slots held by tables and holes among them, tokens kept by each head, and computed."""
         self.covered_ps += ps
         self.held += held * ps
-        self.holes += retained.holes * ps
-        self.by_head += retained.by_head * ps
+        self.holes += holes * ps
+        self.by_head += by_head * ps
         self.computed += computed * ps
-        if ps:
-            self.most_by_head = max(self.most_by_head, retained.by_head)
+        self.most_by_head = max(self.most_by_head, by_head)
 
     def holds(self, sequence: Sequence, num_blocks: int) -> None:
         """A running sequence held ``num_blocks`` from the last event to this one."""

@@ -489,24 +489,24 @@ class Stepper:
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
         self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)
         if self.recorder.retention is not None:
-            self._account_retention(now_ps - self._since_ps, blank + cached)
+            self._account_retention(now_ps - self._since_ps, blank + cached, padding)
         self.recorder.num_evicted_blocks = state.allocator.num_evicted
         self.recorder.num_host_full = state.mode.num_host_full
         self.recorder.peak_host_blocks = state.mode.host.peak_used
         self._since_ps = now_ps
 
-    def _account_retention(self, ps: int, free: int) -> None:
+    def _account_retention(self, ps: int, free: int, holes: int) -> None:
         """What was dropped and kept since the last event; O(running x blocks)."""
         account, config = self.recorder.retention, self.config
         assert account is not None, "the caller asked"
+        if not ps:
+            return
         allocator, running = cast("PagedAllocator", self.state.allocator), self.state.running
-        retained = allocator.retained(running)
-        computed = sum(sequence.computed for sequence in running)
         held = config.usable_blocks * config.block_size - free
-        account.interval(ps, held, retained, computed)
-        if ps:
-            for sequence in running:
-                account.holds(sequence, allocator.num_held(sequence))
+        computed = sum(sequence.computed for sequence in running)
+        account.interval(ps, held, holes, allocator.num_kept_by_head(running), computed)
+        for sequence in running:
+            account.holds(sequence, allocator.num_held(sequence))
 
     def check_invariants(self) -> None:
         """Verify every structure and counter; O(pool + running)."""

@@ -42,17 +42,6 @@ class Usage(NamedTuple):
     padding: int
 
 
-class Retained(NamedTuple):
-    """Slots under chosen retention: ``holes``, whose token was dropped, are part of the padding.
-
-    ``by_head``: tokens that each head keeps, summed over sequences: what tables of each head's own
-    would hold, were they packed and not shared.
-    """
-
-    holes: int
-    by_head: int
-
-
 class Allocator(Protocol):
     """KV memory of one engine. Sequences own memory from ``admit`` to ``release``.
 

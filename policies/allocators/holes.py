@@ -66,10 +66,11 @@ class Holes:
         """Slots whose own token is dropped, by entry from the last to the first."""
         size, masks = self._size, dict[int, int]()
         for start, stop in _gaps(kept, computed):
-            for entry in range((stop - 1) // size, start // size - 1, -1):
-                if entry < len(held) and held[entry]:
-                    low = max(start - entry * size, 0)
-                    high = min(stop - entry * size, size)
+            first, last = start // size, (stop - 1) // size
+            for entry in range(min(last, len(held) - 1), first - 1, -1):
+                if held[entry]:
+                    low = start - entry * size if entry == first else 0
+                    high = stop - entry * size if entry == last else size
                     masks[entry] = masks.get(entry, 0) | (1 << high) - (1 << low)
         return masks
 

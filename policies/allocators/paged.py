@@ -10,7 +10,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-from kvsim.policies.allocators.base import Hit, Retained, Usage
+from kvsim.policies.allocators.base import Hit, Usage
 from kvsim.policies.allocators.block_pool import BlockPool
 from kvsim.policies.allocators.kv_group import GroupTables
 from kvsim.policies.allocators.relocations import Relocations
@@ -253,15 +253,15 @@ class PagedAllocator:
 
     def _num_holes(self) -> int:
         """Slots whose token nobody keeps who holds the block, or a copy of it."""
-        num_holes = 0
+        num_holes, index = 0, self.pool.index
         shared: dict[Hashable, list[int]] = {}
         for block, mask in self._masks():
-            if block.key is None:
+            if block.key is None or (block.ref_count == 1 and len(index[block.key]) == 1):
                 num_holes += mask.bit_count()
             else:
                 shared.setdefault(block.key, []).append(mask)
         for key, masks in shared.items():
-            if len(masks) == sum(block.ref_count for block in self.pool.index[key].values()):
+            if len(masks) == sum(block.ref_count for block in index[key].values()):
                 num_holes += reduce(and_, masks).bit_count()
         return num_holes
 
@@ -273,12 +273,12 @@ class PagedAllocator:
                 for entry, mask in holes.masks.items():
                     yield table[entry], mask
 
-    def retained(self, running: Iterable[Sequence]) -> Retained:
-        """What was dropped and what is kept, where the model would attend to more; O(running)."""
-        return Retained(
-            self._num_holes(),
-            sum(group.num_kept_by_head(one) for one in running for group in self.groups),
-        )
+    def num_kept_by_head(self, running: Iterable[Sequence]) -> int:
+        """Tokens that each head keeps, summed over sequences; O(running).
+
+        So many slots would tables of each head's own hold, were they packed and not shared.
+        """
+        return sum(group.num_kept_by_head(one) for one in running for group in self.groups)
 
     def fragmented(self, sequence: Sequence) -> bool:
         """Never: any free block will do."""

@@ -197,7 +197,7 @@ def test_heavy_tokens_hold_their_blocks(tmp_path: Path) -> None:
     assert table(allocator, sequence) == [1, 2, 3, 4]
     assert allocator.usage([sequence]).padding == 9
     sequence.in_flight = 1
-    assert allocator.retained([sequence]) == (9, 4)  # 0, 6, 11 and the one being computed
+    assert allocator.num_kept_by_head([sequence]) == 4  # 0, 6, 11 and the one being computed
 
 
 def test_packing_by_hand(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_whole_prompt_is_held_before_heavy_hitters_are_chosen() -> None:
     sequence.computed = 24
     assert (allocator.num_held(sequence), allocator.usage([sequence]).padding) == (6, 0)
     decode(allocator, sequence)
-    kept = 24 - allocator.retained([sequence]).holes - 4 * table(allocator, sequence).count(0)
+    kept = 24 - allocator.usage([sequence]).padding - 4 * table(allocator, sequence).count(0)
     assert kept == 5
 
 
