@@ -16,6 +16,7 @@ from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
 from kvsim.sim.engine_setup import set_up
+from kvsim.sim.explain import explain
 from kvsim.sim.leaper import leapable
 from kvsim.sim.profile_cost import ProfileCost
 from kvsim.sim.random_scenario import make_cost, make_trace
@@ -279,6 +280,11 @@ def test_scores_must_reach_as_far_as_sequences_may(tmp_path: Path) -> None:
         ValueError, match=r"covers 2 positions, sequences may have engine.max_model"
     ):
         set_up(Scenario().with_values(SMALL | FIFO | {"retention.scores": str(path)}))
+
+
+def test_hits_lost_to_dropping_are_not_explained() -> None:
+    with pytest.raises(ValueError, match="retention.kind = 'fifo' ends publishing"):
+        explain(one(4, 4), Scenario().with_values(SMALL | FIFO), seed=0, options={})
 
 
 def test_keys_that_a_kind_does_not_read_are_named() -> None:
