@@ -283,7 +283,7 @@ def test_scores_must_reach_as_far_as_sequences_may(tmp_path: Path) -> None:
 
 
 def test_hits_lost_to_dropping_are_not_explained() -> None:
-    with pytest.raises(ValueError, match="retention.kind = 'fifo' ends publishing"):
+    with pytest.raises(ValueError, match="'fifo' ends publishing"):
         explain(one(4, 4), Scenario().with_values(SMALL | FIFO), seed=0, options={})
 
 
