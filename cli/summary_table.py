@@ -23,6 +23,7 @@ _LATENCIES: Final = (
 )
 _REFUSED_SHOWN: Final = 5
 _GIB: Final = 2**30
+_MIB: Final = 2**20
 _MEMORY_LABEL: Final = 24
 _MEMORY_CELL: Final = 16
 _WHILE_WAITING: Final = "while waiting: the last scheduling call had left requests in the queue"
@@ -200,6 +201,7 @@ def _events(summary: Section) -> list[str]:
         *_swapping(preempted, summary["host"]),
         *_relocations(summary["relocations"]),
         *_copies(summary["copy_on_write"]),
+        *_retention(summary["retention"]),
         *wrapped(
             "stalls users saw",
             f"{number(stalls['count'])}, {seconds(stalls['seconds'])} in all, "
@@ -237,6 +239,43 @@ def _relocations(moves: Section | None) -> list[str]:
         f"{(moves['moved_bytes'] + moves['slid_bytes']) / _GIB:.2f} GiB copied in "
         f"{seconds(moves['copy_s'])}",
     )
+
+
+def _retention(kept: Section | None) -> list[str]:
+    """Lines on what was dropped, where groups keep less than the model attends to."""
+    if kept is None:
+        return []
+    full, shared, by_head, holes = (
+        f"{kept[f'{name}_mean_bytes'] / _GIB:.2f} GiB"
+        for name in ("full", "shared", "per_head", "holes")
+    )
+    peaks = kept["peak_bytes_of_one"]
+    lines = wrapped(
+        "retention",
+        f"{kept['kind']}, {number(kept['budget'])} tokens: {shared} held in the mean, {holes} of "
+        f"it holes; tables of each head's own {by_head}; all computed tokens {full}",
+    )
+    lines += wrapped(
+        "  peak of one",
+        ", ".join(f"{state} {peak / _MIB:.1f} MiB" for state, peak in peaks.items()),
+    )
+    packed, scores = kept["compaction"], kept["scores"]
+    if packed is not None:
+        lines += wrapped(
+            "  compaction",
+            f"{number(packed['freed_blocks'])} blocks freed, "
+            f"{packed['copied_bytes'] / _GIB:.2f} GiB copied in {seconds(packed['copy_s'])}",
+        )
+    if scores is not None:
+        lines += wrapped(
+            "  scores",
+            f"mean {scores['mean_bytes'] / _MIB:.1f} MiB, peak "
+            f"{scores['peak_bytes'] / _MIB:.1f} MiB outside the pool",
+        )
+    if "attention_mass_kept" in kept:
+        share = number(100 * kept["attention_mass_kept"])
+        lines += wrapped("  attention mass kept", f"{share} % in the mean over decodes and layers")
+    return lines
 
 
 def _longest_wait(queue: Section) -> str:

@@ -81,6 +81,20 @@ class SchedulerConfig:
     prefix_cache_retention_interval: int | None = None
     """``None``: every full block of a window group gets a key; 0: only those a resume needs."""
     kv_groups: tuple[KVGroup, ...] = (KVGroup(),)
+    retention: str = "model"
+    """What a KV group keeps, by name; what follows are the parameters of some kinds, in tokens."""
+    retention_sinks: int = 0
+    retention_recent: int = 1
+    retention_budget: int = 1
+    retention_heads: int = 1
+    """Heads that choose what they keep, each for itself."""
+    retention_head_agreement: float = 0.0
+    retention_scores: str | None = None
+    """File of attention scores."""
+    retention_score_ps: int = 0
+    """What a decode pays for each kept token whose score it updates."""
+    retention_compaction: str = "none"
+    """``none``, or ``eager``: the emptiest block is packed into the others' holes."""
     freed_blocks_without_key: Literal["front", "back"] = "front"
     """Where the free queue takes them: 0.32.0 front, 0.12.0 and 0.8.5 back."""
     lone_request_exempt_from_threshold: bool = True
@@ -113,6 +127,19 @@ class SchedulerConfig:
     def promises_longest_end(self) -> bool:
         """Whether a request enters only when memory is there for all that its client allows."""
         return self.batching in {"no-evict", "token-budget"}
+
+    @property
+    def keeps_everything(self) -> bool:
+        """Whether each KV group keeps what the model attends to."""
+        return self.retention == "model"
+
+    @property
+    def kept_sizes(self) -> list[int]:
+        """Most tokens that attention reads, one entry a KV group that does not keep everything."""
+        if not self.keeps_everything:
+            return [self.retention_budget]
+        windows = (group.sliding_window for group in self.kv_groups)
+        return [window for window in windows if window is not None]
 
     @property
     def usable_blocks(self) -> int:

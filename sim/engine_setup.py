@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.eviction import uses_oracle
 from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.retention import scores_of
 from kvsim.sim.batching_checks import batching_keys_set_aside
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import build_cost, own_attention_factor
@@ -27,6 +28,9 @@ from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
 from kvsim.sim.preset import check_known_to_engine
 from kvsim.sim.profile import layout_name
+from kvsim.sim.profile_cost import ProfileCost
+from kvsim.sim.retention_checks import retention_keys_set_aside, retention_notes
+from kvsim.sim.retention_cost import reads_kept
 from kvsim.sim.scenario_checks import check_copy_cost, check_reservation, keys_set_aside
 
 if TYPE_CHECKING:
@@ -89,20 +93,27 @@ def set_up(scenario: Scenario) -> EngineSetup:
         async_scheduling=hardware.kind != "cpu",
         groups=layout.kv_groups,
         num_host_blocks=scenario.preemption.swap_space_bytes // pool.block_bytes if swaps else 0,
+        num_kv_heads=model.groups[0].kv_heads_per_rank(scenario.engine.tensor_parallel_size),
     )
     check_reservation(config)
+    scores_of(config)
     shape = PoolShape(
         num_blocks=pool.num_blocks,
         block_size=config.block_size,
         block_bytes=pool.block_bytes,
         remainder_bytes=pool.remainder_bytes,
         num_null_blocks=config.num_null_blocks,
+        scores_per_token=model.num_layers * config.retention_heads,
     )
     cost = _cost(scenario, model, hardware, config)
+    if isinstance(cost, ProfileCost) and not config.keeps_everything:
+        cost = reads_kept(cost, config)
     link = host_link(scenario, hardware, pool) if swaps else None
     notes = (
         *keys_set_aside(scenario),
         *batching_keys_set_aside(scenario),
+        *retention_keys_set_aside(scenario),
+        *retention_notes(scenario, config),
         *_notes(config, model, pool),
     )
     if link is not None:

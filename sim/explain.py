@@ -75,8 +75,15 @@ def explain(
     Raises
     ------
     ValueError
-        As :func:`~kvsim.sim.run.simulate`.
+        As :func:`~kvsim.sim.run.simulate`; and where tokens were dropped by choice, since what
+        that costs in hits is told apart from nothing else.
     """
+    if scenario.retention.kind != "model":
+        raise ValueError(
+            f"retention.kind = {scenario.retention.kind!r} ends publishing at the first drop; what "
+            "that costs in hits cannot be told apart: explain a run with retention.kind = "
+            "'model'"
+        )
     options = {name: value for name, value in options.items() if name not in {"step", "audit"}}
     parts = TtftParts(len(trace))
     run = simulate(trace, scenario, seed=seed, listener=parts, **options)  # type: ignore[arg-type]

@@ -54,6 +54,7 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
             any(group.sliding_window is not None for group in config.kv_groups),
             "a sliding window frees blocks in every step",
         ),
+        (not config.keeps_everything, f"retention {config.retention} drops tokens in every step"),
         (config.long_prefill_token_threshold > 0, "a long-prefill threshold"),
         (
             config.enable_prefix_caching and config.freed_blocks_without_key != "front",

@@ -65,6 +65,8 @@ class PoolShape:
     block_bytes: int
     remainder_bytes: int = 0
     num_null_blocks: int = 1
+    scores_per_token: int = 0
+    """Attention scores beside each kept token, outside the pool, where retention keeps any."""
 
     @property
     def pool_bytes(self) -> int:

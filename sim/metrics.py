@@ -70,6 +70,7 @@ def summarise_run(
         "host": _host(recorder, pool),
         "relocations": _relocations(recorder, pool),
         "copy_on_write": _copy_on_write(recorder, pool),
+        "retention": _retention(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
         "prediction": prediction_quality(recorder, predictor),
@@ -281,7 +282,7 @@ def _host(recorder: Recorder, pool: PoolShape) -> Summary:
 
 def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
     counts = recorder.relocations
-    if counts is None:
+    if counts is None or recorder.retention is not None:
         return None
     return {
         "grown_in_place": counts.num_grown,
@@ -300,6 +301,12 @@ def _copy_on_write(recorder: Recorder, pool: PoolShape) -> Summary:
         "bytes": recorder.copied_on_write_blocks * pool.block_bytes,
         "copy_s": recorder.copy_on_write_ps / PS_PER_S,
     }
+
+
+def _retention(recorder: Recorder, pool: PoolShape) -> Summary | None:
+    if recorder.retention is None:
+        return None
+    return recorder.retention.summary(pool, recorder.relocations, recorder.copy_ps / PS_PER_S)
 
 
 def _stalls(columns: RequestColumns, recorder: Recorder) -> Summary:

@@ -19,6 +19,7 @@ from kvsim.sim.gap_histogram import GapHistogram
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.relocations import Relocations
+    from kvsim.sim.retention_account import RetentionAccount
 
 MAX_WINDOWS: Final = 1024
 FIRST_WIDTH_PS: Final = 2**33  # about 8.6 ms; doubled as the run grows
@@ -47,9 +48,9 @@ window     ps covered
 """
 
 CONTIGUOUS: Final = ("padding", "hole")
-"""Further integrals of allocators without block tables, in slot-ps.
+"""Further integrals, in slot-ps.
 
-padding    owned slots that the allocator's round-up added
+padding    owned slots that the allocator's round-up added, or whose token was dropped
 hole       the part of ``blank`` at times when it was enough in sum for the queue's head, but no
            run was large enough
 """
@@ -103,9 +104,11 @@ class Recorder:
     num_judged, num_right : dict of str to int
         Choices of ``auto`` whose victim came back, by what was chosen, and how many were right.
     relocations : Relocations or None
-        What became of outgrown and slid runs; ``None`` where none can be.
+        What became of outgrown and slid runs and packed blocks; ``None`` where none can be.
     copy_ps : int
         Time in which KV was copied for them.
+    retention : RetentionAccount or None
+        What was dropped and kept; ``None`` where groups keep what the model attends to.
     peak_running : int
         Most sequences that ran at a time, however short it was (but not of no length).
     refusals : dict of int to str
@@ -166,6 +169,7 @@ class Recorder:
         self.num_right = {"swap": 0, "recompute": 0}
         self.relocations: Relocations | None = None
         self.copy_ps = 0
+        self.retention: RetentionAccount | None = None
         self.peak_running = 0
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
@@ -250,7 +254,7 @@ class Recorder:
             start_ps = upto_ps
 
     def contiguous(self, start_ps: int, end_ps: int, padding: int, hole: int) -> None:
-        """Slots of an allocator without block tables, constant over ``[start_ps, end_ps)``."""
+        """Padding and holes between runs, in slots, constant over ``[start_ps, end_ps)``."""
         for name, slots in (("padding", padding), ("hole", hole)):
             if slots and end_ps > start_ps:
                 self._spread(name, start_ps, end_ps, slots)

@@ -113,8 +113,8 @@ class Requests:
         The front end refuses a prompt at or above the model length (vLLM 0.32.0); one whose
         longest state needs more blocks than the pool has would wait or be preempted for ever; where
         the longest end is promised, that is the longest state.
-        (What a window group needs depends on its neighbours; the stepper refuses those when they
-        get stuck.)
+        (What a group that drops tokens needs depends on its neighbours; the stepper refuses those
+        when they get stuck.)
         """
         config = self.config
         tokens = prompts + outputs - 1
@@ -129,9 +129,11 @@ class Requests:
         return never
 
     def _blocks(self, tokens: Tokens) -> Tokens:
-        """Blocks that the groups of full attention need for so many tokens."""
-        num_full = sum(group.sliding_window is None for group in self.config.kv_groups)
-        return num_full * -(-tokens // self.config.block_size)
+        """Blocks that the groups that keep everything need for so many tokens."""
+        config = self.config
+        whole = (group.sliding_window is None for group in config.kv_groups)
+        num_full = sum(whole) if config.keeps_everything else 0
+        return num_full * -(-tokens // config.block_size)
 
     def _most_blocks(self, prompts: Tokens, tokens: Tokens, width: Tokens, beams: Tokens) -> Tokens:
         """Blocks of a request's longest state.

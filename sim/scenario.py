@@ -16,6 +16,7 @@ from kvsim.sim.batching_checks import (
     check_batching,
     cuts_prompts,
 )
+from kvsim.sim.retention_checks import budget_and_recent, check_retention
 from kvsim.sim.scenario_checks import check_combination, check_swapping
 from kvsim.sim.scenario_tables import (
     Allocator,
@@ -109,6 +110,7 @@ class Scenario:
         async_scheduling: bool,
         groups: tuple[KVGroup, ...] = (KVGroup(),),
         num_host_blocks: int = 0,
+        num_kv_heads: int = 1,
     ) -> SchedulerConfig:
         """Engine options, with what depends on model and hardware filled in by the caller.
 
@@ -127,6 +129,11 @@ class Scenario:
         is_async = async_scheduling if engine.async_scheduling is None else engine.async_scheduling
         check_batching(self, groups, is_async=is_async)
         check_swapping(self, is_async=is_async)
+        check_retention(self, groups, caches=self.prefix_caching())
+        kept, recent = 1, 1
+        if self.retention.kind != "model":
+            kept, recent = budget_and_recent(self.retention)
+        by_layer = self.retention.scores is not None
         budget = engine.max_num_batched_tokens or max_num_batched_tokens
         if batching.policy in WITHOUT_BUDGET:  # a budget that never binds
             budget = model_len * (engine.max_num_seqs or max_num_seqs)
@@ -182,6 +189,15 @@ class Scenario:
             async_scheduling=is_async,
             prefix_cache_retention_interval=self.retention.prefix_cache_retention_interval,
             kv_groups=groups,
+            retention=self.retention.kind,
+            retention_sinks=self.retention.sinks,
+            retention_recent=recent,
+            retention_budget=kept,
+            retention_heads=1 if by_layer else self.retention.heads or num_kv_heads,
+            retention_head_agreement=self.retention.head_agreement,
+            retention_scores=self.retention.scores,
+            retention_score_ps=self.retention.score_ps,
+            retention_compaction=self.retention.compaction,
             freed_blocks_without_key=(
                 "front" if self.allocator.freed_blocks_without_key == "front" else "back"
             ),

@@ -146,9 +146,11 @@ def check_copy_cost(scenario: Scenario) -> None:
     """
     allocator = scenario.allocator
     moves = allocator.reservation == Predicted.name or allocator.compaction != "none"
-    if allocator.kind == "contiguous" and moves and scenario.cost.per_copied_token_ps is None:
+    if allocator.kind != "contiguous":
+        moves = scenario.retention.kind != "model" and scenario.retention.compaction != "none"
+    if moves and scenario.cost.per_copied_token_ps is None:
         raise ValueError(
-            "runs may be copied within the pool: cost.source = 'linear' needs "
+            "KV may be copied within the pool: cost.source = 'linear' needs "
             "cost.per_copied_token (0 is allowed)"
         )
 

@@ -7,7 +7,7 @@ loader adds the place. Rules travel in the dataclass fields of :mod:`kvsim.sim.s
 from __future__ import annotations
 
 import math
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from kvsim.policies.scheduler_config import KVGroup
@@ -91,6 +91,11 @@ def policy(registry: Registry[object]) -> Rule:
         return value
 
     return Rule(parse, registry=registry)
+
+
+def builtin(registry: Registry[object]) -> Rule:
+    """Accept one of the bundled policies by name."""
+    return replace(choice(*registry.builtins), registry=registry)
 
 
 def whole(minimum: int, *, optional: bool = False) -> Rule:

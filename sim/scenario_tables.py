@@ -16,8 +16,10 @@ from kvsim.policies.eviction import EVICTION
 from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
+from kvsim.policies.retention import RETENTION
 from kvsim.sim.scenario_keys import (
     above_zero,
+    builtin,
     choice,
     count_or_inf,
     duration,
@@ -248,13 +250,26 @@ class Predictor:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """``[retention]``: what a KV group keeps.
+    """``[retention]``: what a KV group keeps, in tokens, the one being computed included.
 
+    ``sinks-recent`` keeps ``sinks`` first and ``recent`` last ones (``budget`` in all), ``fifo``
+    the last ``budget``, ``heavy-hitters`` ``recent`` last ones (half the budget by default) and the
+    heaviest others; ``heads`` choose for themselves (default: the model's KV heads on a rank), of
+    whose scores ``head_agreement`` are common. ``scores``: file of attention scores.
+    ``per_scored_token``: what a decode pays for each kept token whose score it updates.
     ``prefix_cache_retention_interval = "none"`` gives every full block of a window group a key;
     0 only those that a resume needs.
     """
 
-    kind: str = key("model", choice("model", later="sinks-recent, fifo, heavy-hitters"))
+    kind: str = key("model", builtin(RETENTION))
+    sinks: int = key(4, whole(0))
+    recent: int | None = key(None, whole(1, optional=True))
+    budget: int | None = key(None, whole(1, optional=True))
+    heads: int | None = key(None, whole(1, optional=True))
+    head_agreement: float = key(0.0, fraction())
+    scores: str | None = key(None, text("the path of a file of attention scores", optional=True))
+    score_ps: int = key(0, duration(optional=False), name="per_scored_token")
+    compaction: str = key("none", choice("none", "eager"))
     prefix_cache_retention_interval: int | None = key(0, whole(0, optional=True))
 
 

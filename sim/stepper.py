@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from kvsim.policies.allocators import make_allocator
 from kvsim.policies.batching import BATCHING, SchedulerState
@@ -30,10 +30,12 @@ from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
 from kvsim.sim.next_use import NextUse
+from kvsim.sim.retention_account import RetentionAccount
 from kvsim.sim.sequence_groups import SequenceGroups
 from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
+    from kvsim.policies.allocators import PagedAllocator
     from kvsim.policies.batching import ScheduledStep
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
@@ -149,9 +151,9 @@ class Stepper:
         self._ends_together = False
         self._num_copied = 0
         self.last_call_ps = -1
-        self._windows = [
-            group.sliding_window for group in config.kv_groups if group.sliding_window is not None
-        ]
+        self._windows = config.kept_sizes
+        if not config.keeps_everything:
+            recorder.retention = RetentionAccount(config)
 
     # ---- the four verbs --------------------------------------------------------------------
 
@@ -308,6 +310,8 @@ class Stepper:
             sum(contexts),
             [sum(min(context, window) for context in contexts) for window in self._windows],
         )
+        if not self.config.keeps_everything:
+            duration_ps += self._note_scores(items)
         if self._link is not None:
             duration_ps = self._with_copies(step, duration_ps)
         duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
@@ -352,6 +356,15 @@ class Stepper:
         self.recorder.copy_ps += copy_ps
         self.recorder.relocations = relocations
         return copy_ps
+
+    def _note_scores(self, items: list[FlightItem]) -> int:
+        """What decodes see, and what it takes to keep the scores of what they keep."""
+        seen = [item.past for item in items if item.decodes]
+        account = self.recorder.retention
+        if account is not None and self.config.retention_scores is not None:
+            account.decode_contexts.update(seen)
+        budget = self.config.retention_budget
+        return self.config.retention_score_ps * sum(min(past + 1, budget) for past in seen)
 
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""
@@ -483,10 +496,25 @@ class Stepper:
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
         self.recorder.shared(self._since_ps, now_ps, shared)
         self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)
+        if self.recorder.retention is not None:
+            self._account_retention(now_ps - self._since_ps, blank + cached, padding)
         self.recorder.num_evicted_blocks = state.allocator.num_evicted
         self.recorder.num_host_full = state.mode.num_host_full
         self.recorder.peak_host_blocks = state.mode.host.peak_used
         self._since_ps = now_ps
+
+    def _account_retention(self, ps: int, free: int, holes: int) -> None:
+        """What was dropped and kept since the last event; O(running x blocks)."""
+        account, config = self.recorder.retention, self.config
+        assert account is not None, "the caller asked"
+        if not ps:
+            return
+        allocator, running = cast("PagedAllocator", self.state.allocator), self.state.running
+        held = config.usable_blocks * config.block_size - free
+        computed = sum(sequence.computed for sequence in running)
+        account.interval(ps, held, holes, allocator.num_kept_by_head(running), computed)
+        for sequence in running:
+            account.holds(sequence, allocator.num_held(sequence))
 
     def check_invariants(self) -> None:
         """Verify every structure and counter; O(pool + running)."""

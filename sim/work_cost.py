@@ -20,9 +20,7 @@ class StepWorkCost:
 
     def __init__(self, cost: StepCost, config: SchedulerConfig) -> None:
         self._cost = cost
-        self._windows = [
-            group.sliding_window for group in config.kv_groups if group.sliding_window is not None
-        ]
+        self._windows = config.kept_sizes
 
     def prefill_ps(self, num_tokens: int, past: int) -> int:
         """One step that computes ``num_tokens`` prompt tokens after ``past`` computed ones.
@@ -34,7 +32,7 @@ class StepWorkCost:
     def decode_ps(self, num_tokens: int, context: int) -> int:
         """``num_tokens`` decode steps of one sequence, the first of them over ``context``.
 
-        O(pieces of the step cost); O(``num_tokens``) where a KV group has a window.
+        O(pieces of the step cost); O(``num_tokens``) where a KV group does not keep everything.
         """
         if self._windows:
             return sum(

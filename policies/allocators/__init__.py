@@ -27,7 +27,7 @@ def _paged(context: PolicyContext) -> Allocator:
     if config.prefix == "radix":
         return RadixAllocator(context)
     kind = GroupedAllocator if config.samples == "group" else PagedAllocator
-    return kind(config, block_order(context))
+    return kind(config, block_order(context), seed=context.seed)
 
 
 def _contiguous(context: PolicyContext) -> Allocator:

@@ -31,8 +31,9 @@ class Usage(NamedTuple):
     """Slots of the pool at one instant; tokens hold what is left.
 
     ``blank``: free, without content; ``cached``: free, with content; ``empty``: owned, without a
-    token yet; ``duplicate``: a second copy of owned content; ``padding``: owned round-up.
-    ``shared``: beside the pool, what owners would take more if each had blocks of its own.
+    token yet; ``duplicate``: a second copy of owned content; ``padding``: owned round-up, and slots
+    whose token retention dropped. ``shared``: beside the pool, what owners would take more if each
+    had blocks of its own.
     """
 
     blank: int

@@ -29,8 +29,14 @@ if TYPE_CHECKING:
 class GroupedAllocator(PagedAllocator):
     """See the module docstring; ``num_copied``: blocks copied on write so far."""
 
-    def __init__(self, config: SchedulerConfig, order: EvictionOrder[Block] | None = None) -> None:
-        super().__init__(config, order)
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        order: EvictionOrder[Block] | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(config, order, seed=seed)
         self._sequence_groups: dict[int, SequenceGroup] = {}
         self._shapes: dict[int, Shape] = {}
         self.num_copied = 0

@@ -1,10 +1,15 @@
 """Block tables of one KV group: what is hit, kept, needed and given a key (vLLM 0.32.0).
 
-A *full* group keeps every block. A *window* group of W tokens needs only the last W - 1 tokens
-before the next one: leading entries of its table are the null block once they fell out.
+A block stays while any of its tokens is kept (:mod:`kvsim.policies.retention`); an entry of a table
+is the null block once all of them fell out. A *full* group keeps every block. A *window* group of W
+tokens needs only the last W - 1 tokens before the next one:
 
     table    [null][null][ 12 ][ 31 ][  7 ]
               skip = max(0, computed - W + 1) // block_size leading entries
+
+Chosen retention drops what the model would attend to. Its hits are those of full attention, of
+which what falls out at once is not even referenced; and blocks whose tokens were not all computed
+before the first drop get no key.
 """
 
 from __future__ import annotations
@@ -12,9 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.cached_blocks import Use
+from kvsim.policies.allocators.holes import Holes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence as SequenceOf
+
     from kvsim.policies.allocators.block_pool import Block, BlockPool
+    from kvsim.policies.allocators.relocations import Relocations
+    from kvsim.policies.retention.base import Retention
     from kvsim.policies.sequence import Sequence
 
 
@@ -26,32 +36,44 @@ class GroupTables:
         group: int,
         pool: BlockPool,
         block_size: int,
-        sliding_window: int | None,
+        retention: Retention,
         retention_interval: int | None,
         max_model_len: int,
         max_tokens_in_flight: int,
+        packed: Relocations | None = None,
     ) -> None:
-        self.window = sliding_window
+        self.retention = retention
+        self.window = retention.window
         self.tables: dict[int, list[Block]] = {}
+        self.holes: dict[int, Holes] = {}
         self._group = group
         self._pool = pool
         self._block_size = block_size
         self._retention_interval = retention_interval
+        self._packed = packed
         self._num_keyed: dict[int, int] = {}
-        self._swapped: dict[int, tuple[int, int]] = {}  # leading null entries, blocks
-        if sliding_window is None:
-            self._cap_blocks: int | None = None
-            self._run_blocks = 0
-        else:
-            held = min(sliding_window - 1 + max_tokens_in_flight, max_model_len)
-            self._cap_blocks = -(-held // block_size) + 1
-            self._run_blocks = -(-(sliding_window - 1) // block_size)
+        self._exact: dict[int, int] = {}  # tokens computed before the first drop
+        self._swapped: dict[int, tuple[int, int, Holes]] = {}  # leading null entries, blocks
+        self._cap_blocks = retention.most_blocks(block_size, max_tokens_in_flight, max_model_len)
+        window = 1 if self.window is None else self.window
+        self._run_blocks = -(-(window - 1) // block_size)
 
-    def skipped(self, computed: int) -> int:
-        """Leading blocks that no later token can attend to."""
-        if self.window is None:
-            return 0
-        return max(0, computed - self.window + 1) // self._block_size
+    def _kept(self, sequence: Sequence, computed: int) -> SequenceOf[range]:
+        """Kept positions of the first ``computed`` ones."""
+        if self.retention.waits_for_prompt and computed < sequence.known - 1:
+            return (range(computed),)
+        return self.retention.kept(sequence.index, computed)
+
+    def _stays(self, sequence: Sequence, hit: list[Block], hit_tokens: int) -> list[bool]:
+        """Which blocks of a hit hold a token that is kept."""
+        if self.retention.size is None:
+            return [True] * len(hit)
+        size, stays = self._block_size, [False] * len(hit)
+        for part in self._kept(sequence, hit_tokens):
+            last = -(-part.stop // size) if part else 0
+            for index in range(part.start // size, last):
+                stays[index] = True
+        return stays
 
     def find_hit(self, sequence: Sequence, max_blocks: int) -> list[Block]:
         """Blocks of the longest hit of at most ``max_blocks`` blocks; changes nothing.
@@ -85,36 +107,41 @@ class GroupTables:
         """Blocks a running sequence lacks for ``tokens`` computed tokens."""
         return max(-(-tokens // self._block_size) - len(self.tables[sequence.index]), 0)
 
-    def num_needed_at_admission(self, hit: list[Block], hit_tokens: int, tokens: int) -> int:
+    def num_needed_at_admission(self, hit: list[Block], tokens: int) -> int:
         """New blocks for ``tokens`` tokens beyond a hit; free hit blocks come on top."""
-        return max(-(-tokens // self._block_size) - max(self.skipped(hit_tokens), len(hit)), 0)
+        return max(-(-tokens // self._block_size) - len(hit), 0)
 
-    def num_reserved(self, hit: list[Block], hit_tokens: int, tokens: int) -> int:
-        """The same for a whole sequence, of which a window group never holds more than its cap."""
+    def num_reserved(self, hit: list[Block], tokens: int) -> int:
+        """The same for a whole sequence, of which a group never holds more than its cap."""
         if self._cap_blocks is not None:
             tokens = min(tokens, self._cap_blocks * self._block_size)
-        return self.num_needed_at_admission(hit, hit_tokens, tokens)
+        return self.num_needed_at_admission(hit, tokens)
 
-    def num_free_hit_blocks(self, hit: list[Block], hit_tokens: int) -> int:
+    def num_free_hit_blocks(self, sequence: Sequence, hit: list[Block], hit_tokens: int) -> int:
         """Hit blocks that sit in the free queue and would leave it."""
+        stays = self._stays(sequence, hit, hit_tokens)
         return sum(
             1
-            for block in hit[self.skipped(hit_tokens) :]
-            if block.ref_count == 0 and block is not self._pool.null
+            for block, is_kept in zip(hit, stays, strict=True)
+            if is_kept and block.ref_count == 0 and block is not self._pool.null
         )
 
     def admit(self, sequence: Sequence, hit: list[Block], hit_tokens: int) -> None:
-        """Start a table with a hit: the part inside the window is referenced, the rest null.
+        """Start a table with a hit: blocks with a kept token are referenced, the rest null.
 
         Absent blocks stand for themselves until :meth:`restore`.
         """
-        skipped = min(self.skipped(hit_tokens), len(hit))
         use = _use_of(sequence)
-        for block in hit[skipped:]:
-            if block is not self._pool.absent:
+        table = []
+        for block, stays in zip(hit, self._stays(sequence, hit, hit_tokens), strict=True):
+            table.append(block if stays else self._pool.null)
+            if stays and block is not self._pool.null and block is not self._pool.absent:
                 self._pool.touch(block, use)
-        self.tables[sequence.index] = [self._pool.null] * skipped + hit[skipped:]
+        self.tables[sequence.index] = table
         self._num_keyed[sequence.index] = len(hit)
+        self.holes[sequence.index] = Holes(self._block_size)
+        if self.retention.size is not None:
+            self._drop(sequence, hit_tokens, hit_tokens)
 
     def restore(self, sequence: Sequence) -> None:
         """Take blocks for the absent ones of a hit: their content is back, at no cost."""
@@ -129,20 +156,45 @@ class GroupTables:
         table = self.tables[sequence.index]
         table += self._pool.take(self.num_needed(sequence, tokens))
 
-    def drop_out_of_window(self, sequence: Sequence) -> None:
-        """Give up blocks that fell out of the window, last one first."""
+    def drop(self, sequence: Sequence) -> None:
+        """Give up the blocks of which nothing is kept, last one first; pack the others."""
+        computed = sequence.computed - sequence.in_flight
+        self._drop(sequence, computed, sequence.computed)
+        if self._packed is not None:
+            self._pack(sequence, computed)
+
+    def _drop(self, sequence: Sequence, computed: int, scheduled: int) -> None:
+        """Drop what is not kept of ``computed`` tokens; ``scheduled`` of them will be exact."""
         table = self.tables[sequence.index]
-        dropped = []
-        for index in range(self.skipped(sequence.computed - sequence.in_flight) - 1, -1, -1):
-            if index >= len(table) or table[index] is self._pool.null:
-                continue
-            dropped.append(table[index])
-            table[index] = self._pool.null
+        kept = self._kept(sequence, computed)
+        if sum(map(len, kept)) == computed:
+            return
+        self._exact.setdefault(sequence.index, scheduled)
+        null = self._pool.null
+        held = [block is not null for block in table]
+        empty = self.holes[sequence.index].drop(kept, computed, held)
+        dropped = [table[entry] for entry in empty]
+        for entry in empty:
+            table[entry] = null
         self._pool.release(dropped)
+
+    def _pack(self, sequence: Sequence, computed: int) -> None:
+        """Copy the tokens of the emptiest block into the others' holes, while they fit."""
+        assert self._packed is not None
+        table = self.tables[sequence.index]
+        own = [block.ref_count == 1 and block.key is None for block in table]
+        holes = self.holes[sequence.index]
+        while (move := holes.pack(own, computed)) is not None:
+            self._packed.pack(move.num_tokens)
+            self._pool.release([table[move.entry]])
+            table[move.entry] = self._pool.null
+            own[move.entry] = False
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
         """Give keys to the blocks that ``tokens`` known and computed tokens fill."""
         table = self.tables[sequence.index]
+        if self.window is None:
+            tokens = min(tokens, self._exact.get(sequence.index, tokens))
         first, upto = self._num_keyed[sequence.index], tokens // self._block_size
         for index in range(first, upto):
             block = table[index]
@@ -173,35 +225,52 @@ class GroupTables:
     def release(self, sequence: Sequence) -> None:
         """Give up all blocks, tail first."""
         self._pool.release(reversed(self.tables.pop(sequence.index)))
-        del self._num_keyed[sequence.index]
+        del self._num_keyed[sequence.index], self.holes[sequence.index]
+        self._exact.pop(sequence.index, None)
+        self.retention.forget(sequence.index)
 
     def swap_out(self, sequence: Sequence) -> None:
-        """Give up all blocks, but remember how many entries were null and how many blocks."""
+        """Give up all blocks, but remember how many entries were null, and the others' holes."""
         table = self.tables[sequence.index]
         num_null = sum(block is self._pool.null for block in table)
-        self._swapped[sequence.index] = (num_null, len(table) - num_null)
+        holes = self.holes[sequence.index]
+        self._swapped[sequence.index] = (num_null, len(table) - num_null, holes)
         self.release(sequence)
 
     def num_needed_at_swap_in(self, sequence: Sequence, tokens: int) -> int:
         """New blocks for a swapped sequence that will have ``tokens`` computed tokens."""
-        num_null, num_blocks = self._swapped[sequence.index]
+        num_null, num_blocks, _ = self._swapped[sequence.index]
         return max(-(-tokens // self._block_size) - num_null, num_blocks)
 
     def swap_in(self, sequence: Sequence, tokens: int) -> None:
         """Rebuild the table of new blocks, and take those that ``tokens`` need beyond it."""
-        num_null, num_blocks = self._swapped.pop(sequence.index)
+        num_null, num_blocks, holes = self._swapped.pop(sequence.index)
         blocks = self._pool.take(num_blocks)
         self.tables[sequence.index] = [self._pool.null] * num_null + blocks
         self._num_keyed[sequence.index] = num_null
+        self.holes[sequence.index] = holes
         self.extend(sequence, tokens)
 
     def forget(self, sequence: Sequence) -> None:
         """Drop what is remembered of a swapped sequence."""
         del self._swapped[sequence.index]
 
+    def num_kept_by_head(self, sequence: Sequence) -> int:
+        """Tokens that each head keeps, those in flight included."""
+        size = self.retention.size
+        if size is None or sequence.index not in self._exact:
+            return sequence.computed
+        return min(sequence.computed, size - 1 + sequence.in_flight)
+
     def check_invariants(self) -> None:
-        """Verify that no table holds a free block."""
+        """Verify that no table holds a free block, and that holes are in blocks of tables."""
         assert not self.tables.keys() & self._swapped.keys(), "a swapped sequence has a table"
+        assert self.tables.keys() == self.holes.keys(), "holes without a table"
+        for index, holes in self.holes.items():
+            holes.check_invariants()
+            table = self.tables[index]
+            null = self._pool.null
+            assert all(table[entry] is not null for entry in holes.masks), "a hole in no block"
         for table in self.tables.values():
             for block in table:
                 assert block is self._pool.null or block.ref_count > 0, f"{block} is held but free"

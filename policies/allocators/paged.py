@@ -6,18 +6,21 @@ All KV groups draw from one pool; a sequence gets the blocks of all groups or no
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.base import Hit, Usage
 from kvsim.policies.allocators.block_pool import BlockPool
 from kvsim.policies.allocators.kv_group import GroupTables
+from kvsim.policies.allocators.relocations import Relocations
 from kvsim.policies.eviction import make_order
+from kvsim.policies.retention import make_retention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from kvsim.policies.allocators.block_pool import Block
-    from kvsim.policies.allocators.relocations import Relocations
     from kvsim.policies.context import PolicyContext
     from kvsim.policies.eviction import EvictionOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -37,12 +40,18 @@ class PagedAllocator:
     """Block tables and prefix cache of one engine; see the module docstring.
 
     ``order``: which cached block goes first, ``None`` = LRU as vLLM's free queue has it.
+    ``seed``: of what retention draws.
     """
 
     uses_oracle = False
-    relocations: Relocations | None = None
 
-    def __init__(self, config: SchedulerConfig, order: EvictionOrder[Block] | None = None) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        order: EvictionOrder[Block] | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
         self._block_size = config.block_size
         self._max_model_len = config.max_model_len
         self._caching = config.enable_prefix_caching
@@ -55,16 +64,19 @@ class PagedAllocator:
             order=order,
             capacity=config.eviction_capacity if self._caching else None,
         )
+        packs = not config.keeps_everything and config.retention_compaction != "none"
+        self.relocations = Relocations() if packs else None
         in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
         self.groups = [
             GroupTables(
                 number,
                 self.pool,
                 config.block_size,
-                group.sliding_window,
+                make_retention(config, group, seed),
                 config.prefix_cache_retention_interval,
                 config.max_model_len,
                 in_flight,
+                self.relocations,
             )
             for number, group in enumerate(config.kv_groups)
         ]
@@ -78,8 +90,8 @@ class PagedAllocator:
         """Blocks beyond the hit, and the hit's own where nobody else holds them."""
         tokens = min(tokens, self._max_model_len)
         return sum(
-            group.num_free_hit_blocks(blocks, hit.tokens)
-            + group.num_needed_at_admission(blocks, hit.tokens, tokens)
+            group.num_free_hit_blocks(sequence, blocks, hit.tokens)
+            + group.num_needed_at_admission(blocks, tokens)
             for group, blocks in zip(self.groups, hit.blocks, strict=True)
         )
 
@@ -121,18 +133,18 @@ class PagedAllocator:
         """
         keep = 0 if idle else self._watermark_blocks
         pairs = list(zip(self.groups, hit.blocks, strict=True))
-        extra = sum(group.num_free_hit_blocks(blocks, hit.tokens) for group, blocks in pairs)
+        extra = sum(
+            group.num_free_hit_blocks(sequence, blocks, hit.tokens) for group, blocks in pairs
+        )
         free = self.pool.num_free
         tokens = min(hit.tokens + new_tokens, self._max_model_len)
         chunk = extra + sum(
-            group.num_needed_at_admission(blocks, hit.tokens, tokens) for group, blocks in pairs
+            group.num_needed_at_admission(blocks, tokens) for group, blocks in pairs
         )
         if chunk > free:
             return "blocks"
         whole = min(sequence.known, self._max_model_len)
-        reserve = extra + sum(
-            group.num_reserved(blocks, hit.tokens, whole) for group, blocks in pairs
-        )
+        reserve = extra + sum(group.num_reserved(blocks, whole) for group, blocks in pairs)
         if chunk + keep > free or (self._reserve and reserve + keep > free):
             return "admission rule"
         return None
@@ -153,12 +165,12 @@ class PagedAllocator:
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
         """Give a running sequence room for ``new_tokens`` more; False (nothing taken) if it lacks.
 
-        Blocks that fell out of a window are given up first, even if it then fails.
+        Blocks of which nothing is kept any more are given up first, even if it then fails.
         """
         tokens = sequence.computed + new_tokens
         for group in self.groups:
-            if group.window is not None:
-                group.drop_out_of_window(sequence)
+            if group.retention.size is not None:
+                group.drop(sequence)
         if self.num_lacking(sequence, tokens) > self.pool.num_free:
             return False
         for group in self.groups:
@@ -232,7 +244,7 @@ class PagedAllocator:
         return -tokens % self._block_size * len(self.groups)
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
-        """Slots by what they hold; O(running)."""
+        """Slots by what they hold, holes being padding; O(running), and O(blocks with holes)."""
         pool, size = self.pool, self._block_size
         empty = 0
         for sequence in running:
@@ -240,7 +252,36 @@ class PagedAllocator:
                 empty += len(group.tables[sequence.index]) * size - sequence.computed
         blank, cached = pool.num_free - pool.num_cached_free, pool.num_cached_free
         duplicate, shared = pool.num_duplicates * size, pool.num_shared * size
-        return Usage(blank * size, cached * size, empty, duplicate, 0, shared)
+        return Usage(blank * size, cached * size, empty, duplicate, self._num_holes(), shared)
+
+    def _num_holes(self) -> int:
+        """Slots whose token nobody keeps who holds the block, or a copy of it."""
+        num_holes, index = 0, self.pool.index
+        shared: dict[Hashable, list[int]] = {}
+        for block, mask in self._masks():
+            if block.key is None or (block.ref_count == 1 and len(index[block.key]) == 1):
+                num_holes += mask.bit_count()
+            else:
+                shared.setdefault(block.key, []).append(mask)
+        for key, masks in shared.items():
+            if len(masks) == sum(block.ref_count for block in index[key].values()):
+                num_holes += reduce(and_, masks).bit_count()
+        return num_holes
+
+    def _masks(self) -> Iterator[tuple[Block, int]]:
+        """Blocks with holes and which slots these are, by group and owner."""
+        for group in self.groups:
+            for index, holes in group.holes.items():
+                table = group.tables[index]
+                for entry, mask in holes.masks.items():
+                    yield table[entry], mask
+
+    def num_kept_by_head(self, running: Iterable[Sequence]) -> int:
+        """Tokens that each head keeps, summed over sequences; O(running).
+
+        So many slots would tables of each head's own hold, were they packed and not shared.
+        """
+        return sum(group.num_kept_by_head(one) for one in running for group in self.groups)
 
     def fragmented(self, sequence: Sequence) -> bool:
         """Never: any free block will do."""

@@ -1,4 +1,4 @@
-"""What became of placed runs: those outgrown, moved, and slid together."""
+"""What became of placed runs, outgrown, moved, slid together, and of blocks that were packed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ class Relocations:
         give way.
     num_slid
         Runs that slid for the queue's head.
-    moved_tokens, slid_tokens
+    num_packed
+        Blocks given up because their kept tokens fitted into other blocks' holes.
+    moved_tokens, slid_tokens, packed_tokens
         Tokens whose KV was copied for that.
     """
 
@@ -26,11 +28,13 @@ class Relocations:
     num_slid: int = 0
     moved_tokens: int = 0
     slid_tokens: int = 0
+    num_packed: int = 0
+    packed_tokens: int = 0
 
     @property
     def copied_tokens(self) -> int:
         """Tokens whose KV was copied so far."""
-        return self.moved_tokens + self.slid_tokens
+        return self.moved_tokens + self.slid_tokens + self.packed_tokens
 
     def move(self, num_tokens: int) -> None:
         """A run moved to another hole."""
@@ -41,3 +45,8 @@ class Relocations:
         """A run slid down."""
         self.num_slid += 1
         self.slid_tokens += num_tokens
+
+    def pack(self, num_tokens: int) -> None:
+        """A block was emptied into the holes of others."""
+        self.num_packed += 1
+        self.packed_tokens += num_tokens

@@ -19,6 +19,7 @@ from kvsim.policies.allocators.kv_group import GroupTables
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
 from kvsim.policies.queue_order.fcfs import FCFS
+from kvsim.policies.retention.sinks_recent import SinksRecent
 from kvsim.policies.sequence import Sequence
 from kvsim.sim.conformance import Verdict, replay
 from kvsim.sim.requests import Requests
@@ -251,12 +252,12 @@ WINDOWS = [
     fault(
         "window: blocks never given up",
         "hybrid_shared_tight_r0",
-        (PagedAllocator, "grow", "if group.window is not None:", "if False:"),
+        (PagedAllocator, "grow", "if group.retention.size is not None:", "if False:"),
     ),
     fault(
         "window: one token off",
         "hybrid_shared_tight_r0",
-        (GroupTables, "skipped", "computed - self.window + 1", "computed - self.window"),
+        (SinksRecent, "kept", "computed - self.recent + 1", "computed - self.recent"),
     ),
     fault(
         "window: no admission cap",
@@ -269,8 +270,8 @@ WINDOWS = [
         (
             GroupTables,
             "__init__",
-            "-(-(sliding_window - 1) // block_size)",
-            "-(-sliding_window // block_size)",
+            "-(-(window - 1) // block_size)",
+            "-(-window // block_size)",
         ),
     ),
     fault(
@@ -409,7 +410,7 @@ ASYNC = [
         "async_hybrid_mixed_tight",
         (
             GroupTables,
-            "drop_out_of_window",
+            "drop",
             "sequence.computed - sequence.in_flight",
             "sequence.computed",
         ),

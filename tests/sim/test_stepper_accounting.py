@@ -8,6 +8,7 @@ the recorder's integrals exactly. Blocks with keys are vLLM's, or pages of a rad
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from kvsim.policies.allocators import PagedAllocator, RadixAllocator
 from kvsim.policies.preemption import VICTIMS
+from kvsim.policies.retention import HeavyHitters, make_retention
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
@@ -29,8 +31,9 @@ from kvsim.traces.max_tokens import assume_max_tokens
 from kvsim.traces.trace import LENGTH, STOP, PrefixIds, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
+    from kvsim.policies.allocators.base import Hit
     from kvsim.policies.allocators.block_pool import Block
     from kvsim.policies.sequence import Sequence
 
@@ -77,6 +80,8 @@ def configs(
     draw: st.DrawFn,
     prefix: Literal["hash", "radix"],
     groups: tuple[tuple[KVGroup, ...], ...] = GROUPS,
+    *,
+    chooses: bool = False,
 ) -> SchedulerConfig:
     """Rules under which every run ends, or refuses who puts others out for ever.
 
@@ -91,9 +96,11 @@ def configs(
     asynchronous = draw(st.booleans())
     modes = (
         ["recompute"]
-        if asynchronous or prefix == "radix"
+        if asynchronous or prefix == "radix" or chooses
         else ["recompute", "swap", "swap", "auto"]
     )
+    retention = draw(retentions()) if chooses else {}
+    caches = "retention_compaction" not in retention
     pool_tokens = draw(st.integers(18, 40) if kv_groups == FULL else st.integers(60, 80))
     return SchedulerConfig(
         block_size=block_size,
@@ -101,7 +108,7 @@ def configs(
         max_num_batched_tokens=draw(st.integers(4, 24)) if chunked else MODEL_LEN,
         max_num_seqs=draw(st.integers(1, 4)),
         max_model_len=MODEL_LEN,
-        enable_prefix_caching=prefix == "radix" or draw(st.booleans()),
+        enable_prefix_caching=prefix == "radix" or (caches and draw(st.booleans())),
         prefix=prefix,
         eviction=draw(st.sampled_from(["lru", "slru", "filo"])) if prefix == "radix" else "lru",
         enable_chunked_prefill=chunked,
@@ -116,7 +123,23 @@ def configs(
         prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
         kv_groups=kv_groups,
         freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
+        **retention,
     )
+
+
+@st.composite
+def retentions(draw: st.DrawFn) -> dict[str, Any]:
+    """What full attention is made to keep, with and without packing."""
+    budget = draw(st.integers(3, 12))
+    rules = {
+        "retention": draw(st.sampled_from(["sinks-recent", "fifo", "heavy-hitters"])),
+        "retention_budget": budget,
+        "retention_sinks": draw(st.integers(0, 2)),
+        "retention_recent": draw(st.integers(1, budget)),
+        "retention_heads": draw(st.integers(1, 3)),
+        "retention_head_agreement": draw(st.sampled_from([0.0, 0.5])),
+    }
+    return rules | draw(st.sampled_from([{}, {"retention_compaction": "eager"}]))
 
 
 @st.composite
@@ -162,18 +185,30 @@ class Blocks(NamedTuple):
     cached: int
     owners: dict[Hashable, list[tuple[Residency, int, int]]]  # id: (residency, place, computed)
     keys: dict[Hashable, Hashable]
+    dropped: dict[Hashable, list[set[int]]]  # id: slots that each owner dropped
+    num_dropped: dict[int, int]  # index: tokens that a sequence dropped, of its last KV group
 
 
-def paged_blocks(allocator: PagedAllocator, running: list[Sequence]) -> Blocks:
+def paged_blocks(
+    allocator: PagedAllocator,
+    running: list[Sequence],
+    size: int,
+    dropped_by: Callable[[Sequence], list[set[int]]],
+) -> Blocks:
     pool = allocator.pool
     owners: dict[Hashable, list[tuple[Residency, int, int]]] = {}
     owned: dict[int, Block] = {}
+    dropped: dict[Hashable, list[set[int]]] = {}
+    num_dropped: dict[int, int] = {}
     for sequence in running:
         residency = (sequence.index, sequence.num_preemptions)
-        for group in allocator.groups:
+        for group, gone in zip(allocator.groups, dropped_by(sequence), strict=True):
+            num_dropped[sequence.index] = len(gone)
             for place, block in enumerate(group.tables[sequence.index]):
                 if block is not pool.null:
                     owned[block.id] = block
+                    slots = {token - place * size for token in gone} & set(range(size))
+                    dropped.setdefault(block.id, []).append(slots)
                     owners.setdefault(block.id, []).append((residency, place, sequence.computed))
     queued = list(pool.free_queue)
     return Blocks(
@@ -181,6 +216,8 @@ def paged_blocks(allocator: PagedAllocator, running: list[Sequence]) -> Blocks:
         sum(block.key is not None for block in queued),
         owners,
         {number: block.key for number, block in owned.items() if block.key is not None},
+        dropped,
+        num_dropped,
     )
 
 
@@ -206,7 +243,9 @@ def tree_pages(allocator: RadixAllocator, running: list[Sequence]) -> Blocks:
         for place in range(shared, shared + lease.num_own // size):
             owners[residency, place] = [(residency, place, sequence.computed)]
     num_pages = cache.pool_tokens // size
-    return Blocks(num_pages - len(in_tree | set(owners)), len(in_tree - set(owners)), owners, keys)
+    return Blocks(
+        num_pages - len(in_tree | set(owners)), len(in_tree - set(owners)), owners, keys, {}, {}
+    )
 
 
 @dataclass
@@ -231,6 +270,45 @@ class Account(Stepper):
         self.sojourns = 0
         self.on_host: dict[int, tuple[int, int, int]] = {}  # index: since when, blocks, computed
         self.host_block_ps = 0
+        self.asked: dict[int, tuple[int, bool]] = {}  # index: tokens when it last dropped, prompt?
+        self._watch_drops()
+
+    def _watch_drops(self) -> None:
+        """Note at which length each sequence was last asked what it keeps."""
+        allocator = self.state.allocator
+        admit, grow = allocator.admit, allocator.grow
+
+        def noted_admit(sequence: Sequence, hit: Hit, new_tokens: int) -> None:
+            self.asked[sequence.index] = (hit.tokens, hit.tokens < sequence.known - 1)
+            admit(sequence, hit, new_tokens)
+
+        def noted_grow(sequence: Sequence, new_tokens: int) -> bool:
+            computed = sequence.computed - sequence.in_flight
+            self.asked[sequence.index] = (computed, computed < sequence.known - 1)
+            return grow(sequence, new_tokens)
+
+        allocator.admit, allocator.grow = noted_admit, noted_grow  # type: ignore[method-assign]
+
+    def dropped_by(self, sequence: Sequence) -> list[set[int]]:
+        """Tokens that a sequence has dropped, by group, from the definition of each kind."""
+        config, (computed, in_prompt) = self.config, self.asked[sequence.index]
+        if config.keeps_everything:
+            windows = (group.sliding_window or MODEL_LEN for group in config.kv_groups)
+            return [set(range(computed - window + 1)) for window in windows]
+        recent = {"sinks-recent": config.retention_budget - config.retention_sinks}
+        recent |= {"fifo": config.retention_budget, "heavy-hitters": config.retention_recent}
+        old = range(computed - recent[config.retention] + 1)
+        kept = set(range(config.retention_sinks)) if config.retention == "sinks-recent" else set()
+        if config.retention == "heavy-hitters":
+            if in_prompt:
+                return [set()]
+            retention = make_retention(config, config.kv_groups[0])
+            assert isinstance(retention, HeavyHitters)
+            scores = list(islice(retention.rows(sequence.index), len(old)))
+            for head in range(config.retention_heads):
+                heaviest = sorted(old, key=lambda token: -scores[token][head])
+                kept |= set(heaviest[: retention.heavy])
+        return [set(old) - kept]
 
     # ---- visits ----
 
@@ -301,7 +379,7 @@ class Account(Stepper):
             blocks = tree_pages(allocator, owners)
         else:
             assert isinstance(allocator, PagedAllocator)
-            blocks = paged_blocks(allocator, owners)
+            blocks = paged_blocks(allocator, owners, self.config.block_size, self.dropped_by)
         waits = len(self.state.waiting) + len(self.state.swapped) > 0
         ended = {sequence.index for sequence in self.state.ended}
         self.snapshots.append(Snapshot(now_ps, waits, ended, blocks))
@@ -327,6 +405,9 @@ class Account(Stepper):
             found["padding" if owners[0][0][0] in snapshot.ended else "token"] += now
             found["future"] += final - now
             found["never"] += size - final
+        num_holes = self._num_holes(blocks)
+        found["token"] -= num_holes
+        found["padding"] += num_holes
         keys = list(blocks.keys.values())
         found["duplicate"] = (len(keys) - len(set(keys))) * size
         found["token"] -= found["duplicate"]
@@ -339,6 +420,26 @@ class Account(Stepper):
             "free": 0 if waits else blank,
             "unusable": self.config.num_null_blocks * size,
         }
+
+    def _num_holes(self, blocks: Blocks) -> int:
+        """Slots whose token no owner keeps, those of the block's copies included."""
+        if self.config.retention_compaction != "none":
+            return self._num_unpacked(blocks)
+        together: dict[Hashable, list[set[int]]] = {}
+        for number, owners in blocks.dropped.items():
+            together.setdefault(blocks.keys.get(number, number), []).extend(owners)
+        return sum(len(set.intersection(*owners)) for owners in together.values())
+
+    def _num_unpacked(self, blocks: Blocks) -> int:
+        """The same where tokens move: what is computed in held slots, less what is kept at all."""
+        computed: dict[int, int] = {}
+        in_blocks = 0
+        for owners in blocks.owners.values():
+            (((index, _), place, tokens),) = owners  # nothing is shared without a cache
+            computed[index] = tokens
+            in_blocks += min(tokens - place * self.config.block_size, self.config.block_size)
+        kept = sum(tokens - blocks.num_dropped[index] for index, tokens in computed.items())
+        return in_blocks - kept
 
 
 def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
@@ -365,6 +466,14 @@ def test_integrals_against_every_block_and_visit(
     prefix: Literal["hash", "radix"], data: st.DataObject, trace: Trace, cost: LinearCost
 ) -> None:
     assert_accounts_agree(data.draw(configs(prefix)), trace, cost)
+
+
+@settings(max_examples=max(300, settings().max_examples))
+@given(configs("hash", groups=(FULL,), chooses=True), traces(), COSTS)
+def test_integrals_where_tokens_are_dropped(
+    config: SchedulerConfig, trace: Trace, cost: LinearCost
+) -> None:
+    assert_accounts_agree(config, trace, cost)
 
 
 @settings(max_examples=max(300, settings().max_examples))

@@ -72,6 +72,7 @@ CHOOSE: Final[dict[str, Callable[[str], Rules]]] = {
     "eviction": lambda name: {"eviction": name},
     "predictor": lambda name: {"predictor": name, "policy": "fcfs" if name == "none" else "sjf"},
     "queue": lambda name: {"policy": name},
+    "retention": lambda name: {"retention": name, "retention_budget": 12, "retention_recent": 5},
     "reservation": lambda name: CONTIGUOUS | {"reservation": name},
     "victim": lambda name: {"victim": name},
 }

@@ -1,0 +1,40 @@
+"""The first tokens and the last ones: StreamingLLM, and with no first ones windows and FIFO.
+
+The first tokens draw attention whatever they say (*sinks*; Xiao et al., "Efficient Streaming
+Language Models with Attention Sinks", ICLR 2024, section 3.2).
+"""
+
+from __future__ import annotations
+
+
+class SinksRecent:
+    """Keeps ``sinks`` first tokens and the ``recent`` last ones, the one being computed included.
+
+    ``exact``: the model attends to no more (see ``Retention.window``).
+    """
+
+    waits_for_prompt = False
+    num_heads = 1
+
+    def __init__(self, sinks: int, recent: int, *, exact: bool = False) -> None:
+        assert recent >= 1, "the token that is being computed is kept"
+        self.sinks = sinks
+        self.recent = recent
+        self.size: int | None = sinks + recent
+        self.window = self.size if exact else None
+
+    def kept(self, index: int, computed: int) -> tuple[range, ...]:
+        """One range until the first token falls out, then two (one without sinks)."""
+        since = computed - self.recent + 1
+        if since <= self.sinks:
+            return (range(computed),)
+        ends = (range(self.sinks), range(since, computed))
+        return tuple(part for part in ends if part)
+
+    def most_blocks(self, block_size: int, in_flight: int, max_model_len: int) -> int | None:
+        """Blocks of the sinks, and of the last tokens wherever they begin (vLLM's window cap)."""
+        last = min(self.recent - 1 + in_flight, max_model_len)
+        return -(-self.sinks // block_size) + -(-last // block_size) + 1
+
+    def forget(self, index: int) -> None:
+        """Nothing is remembered."""
