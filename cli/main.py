@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
-from kvsim.cli import compare, completion, plan, simulate, trace, validate
+from kvsim.cli import calibrate, compare, completion, plan, simulate, trace, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class Command(Protocol):
         """Declare the command and its handler."""
 
 
-COMMANDS: Final = (plan, simulate, compare, trace, validate, completion)
+COMMANDS: Final = (plan, simulate, compare, trace, calibrate, validate, completion)
 
 
 class _Parser(argparse.ArgumentParser):
