@@ -1,7 +1,8 @@
-"""``kvsim compare TRACE``: one trace under several scenarios, one table."""
+"""``kvsim compare TRACE``: one trace under several scenarios, one table, document and page."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -17,12 +18,14 @@ from kvsim.cli.simulate import (
     scenario_of,
     with_options,
 )
-from kvsim.cli.trace_options import is_closed, read_with_options
+from kvsim.cli.table import wrapped
+from kvsim.cli.trace_options import check_seed, is_closed, read_with_options
 
 if TYPE_CHECKING:
     import argparse
 
     from kvsim.sim.comparison import Comparison
+    from kvsim.sim.comparison_presets import ComparisonPreset, Published
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 
@@ -35,13 +38,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Replay the same trace, with the same arrivals, lengths and seed, under "
         "several scenarios that get the same memory for KV; print one table (or JSON).",
     )
-    trace = parser.add_argument("trace", metavar="TRACE", help="file in any format kvsim reads")
+    trace = parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        nargs="?",
+        help="file in any format kvsim reads (not with a preset that makes its own)",
+    )
     trace.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     scenario = parser.add_argument_group("scenario")
     scenario.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="a ready comparison: levers, long-vs-short, sosp23-fig2, ... (kvsim list presets)",
+    )
+    scenario.add_argument(
         "--allocators",
         metavar="A,B,...",
-        help="presets, or paged (vllm-0.32 without prefix caching) and prefix (vllm-0.32)",
+        help="presets, or paged (vllm-0.32 without prefix caching), prefix (vllm-0.32)",
     )
     scenario.add_argument(
         "--vary",
@@ -54,7 +67,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_pool_options(parser)
     add_trace_options(parser.add_argument_group("trace"))
     group = parser.add_argument_group("run")
-    group.add_argument("--out", metavar="DIR", help="folder for comparison.json (default: none)")
+    group.add_argument("--out", metavar="DIR", help="folder for comparison.json and report.html")
     group.add_argument(
         "--jobs", type=int, metavar="N", help="processes at a time (default: one a CPU)"
     )
@@ -64,11 +77,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
-    from kvsim.cli.compare_table import comparison_lines
     from kvsim.sim.comparison import SCHEMA
-    from kvsim.sim.comparison_file import write_comparison
+    from kvsim.sim.comparison_presets import comparison_preset
     from kvsim.sim.ctrl_c import ctrl_c_delayed
-    from kvsim.sim.run_folder import to_json
+    from kvsim.sim.own_kernels import with_own_kernels
     from kvsim.sim.run_place import check_comparison_folder, run_folder_made
 
     if arguments.jobs is not None and arguments.jobs < 1:
@@ -77,27 +89,36 @@ def run(arguments: argparse.Namespace) -> int:
     check = partial(check_comparison_folder, schema=SCHEMA)
     if folder is not None:
         check(folder)
+    preset = None if arguments.preset is None else comparison_preset(arguments.preset)
     check_trace_options(arguments)
-    scenarios = scenarios_of(arguments)
-    trace = read_with_options(arguments.trace, arguments)
+    scenarios, note = with_own_kernels(scenarios_of(arguments, preset))
+    traces = _traces(arguments, preset)
     with nullcontext() if folder is None else run_folder_made(folder, check):
-        result = _compared(trace, scenarios, arguments)
+        result = _compared(traces, scenarios, note, arguments)
+        published = None if preset is None else preset.published(result.rows)
         with ctrl_c_delayed():
-            if folder is not None:
-                write_comparison(result, folder)
-            if arguments.json:
-                print(to_json(result.to_json()), end="")
-            else:
-                print("\n".join(comparison_lines(result)))
+            _write(result, published, folder, as_json=arguments.json)
     return 0
 
 
-def scenarios_of(arguments: argparse.Namespace) -> dict[str, Scenario]:
-    """Scenarios by name: allocators (else the one scenario of the options) x varied keys."""
-    from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
+def scenarios_of(
+    arguments: argparse.Namespace, preset: ComparisonPreset | None
+) -> dict[str, Scenario]:
+    """Scenarios by name: those of a preset; else allocators (or the options') x varied keys."""
+    from kvsim.sim.compared_scenarios import (
+        allocator_scenarios,
+        checked,
+        compared,
+        varied_values,
+    )
 
+    if preset is not None:
+        for option in ("allocators", "vary", "scenario"):
+            if getattr(arguments, option):
+                raise ValueError(f"--preset says what is compared: leave --{option} out")
+        return checked(preset.scenarios(lambda scenario: with_options(scenario, arguments)))
     if arguments.allocators is None and not arguments.vary:
-        raise ValueError("there is nothing to compare: give --allocators, --vary or both")
+        raise ValueError("there is nothing to compare: give --allocators, --vary or a --preset")
     if arguments.allocators is not None and arguments.scenario is not None:
         raise ValueError("--allocators and --scenario both name scenarios: give one of them")
     if arguments.allocators is None:
@@ -108,16 +129,38 @@ def scenarios_of(arguments: argparse.Namespace) -> dict[str, Scenario]:
     return compared(bases, varied_values(arguments.vary))
 
 
+def _traces(arguments: argparse.Namespace, preset: ComparisonPreset | None) -> tuple[Trace, ...]:
+    """The user's trace, or those that the preset makes."""
+    made = () if preset is None else preset.traces(check_seed(arguments.seed))
+    if not made:
+        if arguments.trace is None:
+            raise ValueError("which requests? Name a TRACE, such as traces/data/chat-2k.jsonl.gz")
+        return (read_with_options(arguments.trace, arguments),)
+    parser = ArgumentParser(add_help=False)
+    add_trace_options(parser.add_argument_group())
+    for name, default in vars(parser.parse_args([])).items():
+        if getattr(arguments, name) != default:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"--preset {arguments.preset} makes its own requests: no {option}")
+    if arguments.trace is not None:
+        raise ValueError(f"--preset {arguments.preset} makes its own requests: leave TRACE out")
+    return made
+
+
 def _compared(
-    trace: Trace, scenarios: dict[str, Scenario], arguments: argparse.Namespace
+    traces: tuple[Trace, ...],
+    scenarios: dict[str, Scenario],
+    note: str,
+    arguments: argparse.Namespace,
 ) -> Comparison:
     from kvsim.cli.progress import Progress
     from kvsim.sim.comparison import compare
 
-    with Progress("runs") as progress:
+    with Progress("requests") as progress:
         return compare(
-            trace,
+            traces,
             scenarios,
+            notes=(note,),
             jobs=arguments.jobs,
             step=arguments.step,
             audit=arguments.audit,
@@ -127,5 +170,31 @@ def _compared(
             closed=is_closed(arguments),
             think_time=arguments.think_time,
             num_users=arguments.users,
+            timeout=arguments.timeout,
             on_progress=progress,
         )
+
+
+def _write(
+    result: Comparison, published: Published | None, folder: Path | None, *, as_json: bool
+) -> None:
+    """Write the folder, then print the document or the table."""
+    from kvsim.cli.compare_page import page_parts
+    from kvsim.cli.compare_table import comparison_lines
+    from kvsim.cli.published_table import published_lines
+    from kvsim.sim.comparison_file import write_comparison
+    from kvsim.sim.run_folder import to_json
+
+    document = result.to_json()
+    if published is not None:
+        document["published"] = published.to_json()
+    if folder is not None:
+        write_comparison(document, page_parts(result, published), folder)
+    if as_json:
+        print(to_json(document), end="")
+    elif published is not None:
+        print("\n".join(published_lines(result, published)))
+    else:
+        print("\n".join(comparison_lines(result)))
+    if folder is not None and not as_json:
+        print("\n".join(["", *wrapped("folder", str(folder))]))

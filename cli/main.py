@@ -18,7 +18,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
-from kvsim.cli import calibrate, compare, completion, plan, simulate, trace, validate
+from kvsim.cli import (
+    calibrate,
+    compare,
+    completion,
+    explain,
+    plan,
+    policy,
+    simulate,
+    trace,
+    validate,
+)
+from kvsim.cli import list as list_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +42,18 @@ class Command(Protocol):
         """Declare the command and its handler."""
 
 
-COMMANDS: Final = (plan, simulate, compare, trace, calibrate, validate, completion)
+COMMANDS: Final = (
+    plan,
+    simulate,
+    compare,
+    explain,
+    list_command,
+    trace,
+    calibrate,
+    validate,
+    policy,
+    completion,
+)
 
 
 class _Parser(argparse.ArgumentParser):

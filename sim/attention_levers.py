@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.models.layers import KVShape, group_layers
+from kvsim.sim.models.layers import KVShape
+from kvsim.sim.models.reshape import full_heads, reshape
 from kvsim.sim.pool import PoolTooSmallError, plan
 
 if TYPE_CHECKING:
@@ -109,22 +110,20 @@ def _settings(request: PoolRequest) -> Iterator[tuple[str, str, PoolRequest, int
     yield "context", f"cap at {CAP_TOKENS:,}", request, CAP_TOKENS
 
 
+def grouped_heads(model: ModelSpec) -> int:
+    """KV heads of the model's grouped attention, else of one as models of today have it."""
+    return model.num_kv_heads if 1 < model.num_kv_heads < model.num_heads else GROUPED_HEADS
+
+
 def _head_changes(model: ModelSpec) -> Iterator[tuple[str, Callable[[KVShape, int], KVShape]]]:
-    def with_heads(heads: int) -> Callable[[KVShape, int], KVShape]:
-        def change(shape: KVShape, _index: int) -> KVShape:
-            width = model.expanded[0].v_head_dim if model.expanded else shape.head_dim
-            return KVShape("full", shape.num_heads, heads, width, width)
-
-        return change
-
     def latent(shape: KVShape, _index: int) -> KVShape:
         return KVShape("mla", shape.num_heads, 1, LATENT_VALUES, 0)
 
-    grouped = model.num_kv_heads if 1 < model.num_kv_heads < model.num_heads else GROUPED_HEADS
-    yield f"MHA, {model.num_heads} KV heads", with_heads(model.num_heads)
+    grouped = grouped_heads(model)
+    yield f"MHA, {model.num_heads} KV heads", full_heads(model, model.num_heads)
     if grouped < model.num_heads:
-        yield f"GQA, {grouped} KV heads", with_heads(grouped)
-    yield "MQA, 1 KV head", with_heads(1)
+        yield f"GQA, {grouped} KV heads", full_heads(model, grouped)
+    yield "MQA, 1 KV head", full_heads(model, 1)
     yield f"MLA, {LATENT_VALUES} values", latent
 
 
@@ -138,14 +137,3 @@ def _five_of_six(shape: KVShape, index: int) -> KVShape:
 
 def _all_slide(shape: KVShape, _index: int) -> KVShape:
     return shape._replace(kind="sliding", window=4096)
-
-
-def reshape(model: ModelSpec, change: Callable[[KVShape, int], KVShape]) -> ModelSpec:
-    """Model whose attending layers keep what ``change(shape, layer index)`` says; states stay."""
-    layers = [
-        replace(layer, shape=change(layer.shape, index))
-        if layer.shape is not None and layer.shape.kind != "state"
-        else layer
-        for index, layer in enumerate(model.layers)
-    ]
-    return replace(model, layers=tuple(layers), groups=group_layers(layers))

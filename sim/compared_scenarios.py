@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.preset import preset_names
@@ -14,11 +15,24 @@ from kvsim.sim.scenario_loader import load_scenario, parse_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ALIASES: Final[dict[str, dict[str, object]]] = {
-    "paged": {"engine.enable_prefix_caching": False},
-    "prefix": {},
+
+MOST_RUNS: Final = 1000
+"""Of varied keys; more is a typing error, or a sweep for a script."""
+
+
+class Alias(NamedTuple):
+    """``DEFAULT_PRESET`` with a few keys changed."""
+
+    what: str
+    values: dict[str, object]
+
+
+ALIASES: Final = {
+    "paged": Alias("vllm-0.32 with prefix caching off", {"engine.enable_prefix_caching": False}),
+    "prefix": Alias("vllm-0.32: paged, with full blocks shared by hash", {}),
+    "radix": Alias("vllm-0.32 with prefixes in SGLang's radix tree", {"allocator.prefix": "radix"}),
 }
-"""Names for ``DEFAULT_PRESET`` with a few keys changed."""
+"""What ``--allocators`` takes beside presets; one line a name."""
 
 
 def allocator_scenarios(text: str) -> dict[str, Scenario]:
@@ -38,10 +52,8 @@ def allocator_scenarios(text: str) -> dict[str, Scenario]:
 
 
 def _scenario_of(name: str) -> Scenario:
-    if name == "radix":
-        raise ValueError("--allocators: radix is verified by logs, not yet in a timed engine")
     if name in ALIASES:
-        return load_scenario(DEFAULT_PRESET).with_values(ALIASES[name])
+        return load_scenario(DEFAULT_PRESET).with_values(ALIASES[name].values)
     if name not in preset_names():
         raise ValueError(
             f"--allocators: {name!r} is unknown; allowed are {', '.join(ALIASES)} and the presets "
@@ -56,17 +68,22 @@ def varied_values(texts: Sequence[str]) -> dict[str, dict[str, object]]:
     Raises
     ------
     ValueError
-        On a text of another form, or a key or value given twice.
+        On a text of another form, a key or value given twice, or too many combinations.
     """
     axes: dict[str, list[str]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
         choices = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]
-        if not equals or "." not in key or not all(choices):
+        if not equals or "." not in key or not all(choices) or len(text.splitlines()) > 1:
             raise ValueError(f"--vary {text!r} is not of the form table.key=a,b,c")
         if key.strip() in axes or len(set(choices)) < len(choices):
             raise ValueError(f"--vary {text!r} names a key or a value twice")
         axes[key.strip()] = choices
+    num_combinations = math.prod(map(len, axes.values()))
+    if num_combinations > MOST_RUNS:
+        raise ValueError(
+            f"--vary makes {num_combinations:,} combinations; at most {MOST_RUNS:,} are run at once"
+        )
     combinations = {}
     for chosen in itertools.product(*axes.values()):
         settings = [f"{key}={value}" for key, value in zip(axes, chosen, strict=True)]
@@ -91,6 +108,11 @@ def compared(
             for base, scenario in bases.items()
         }
         scenarios |= with_equal_memory(group)
+    return checked(scenarios)
+
+
+def checked(scenarios: dict[str, Scenario]) -> dict[str, Scenario]:
+    """Return scenarios that can all be set up; ValueError names the first that cannot."""
     for name, scenario in scenarios.items():
         _pool_bytes(name, scenario)
     return scenarios

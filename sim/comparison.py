@@ -1,71 +1,64 @@
-"""One trace under several scenarios, in parallel processes; what came of each side by side.
+"""Traces under several scenarios, in parallel processes; what came of each side by side.
 
-Arrivals, lengths and seed are the same in every run, so differences come from the scenarios alone.
+Arrivals, lengths and seed are the same in every run of a trace, so differences between those come
+from the scenarios alone.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing import active_children, get_context
-from typing import TYPE_CHECKING, Final, TypedDict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.comparison_row import Row, row_of
-from kvsim.sim.ctrl_c import ctrl_c_delayed
+from kvsim.sim.comparison_reference import differences_to_lru
+from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
-from kvsim.sim.run import simulate
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
 
+    from kvsim.sim.comparison_row import Row
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 
 SCHEMA: Final = "kvsim.comparison/1"
-_TASK: Final[list[tuple[Trace, _Options]]] = []  # what a worker process was started with
 
 
-class _Options(TypedDict):
-    """What else shapes all runs, as :func:`kvsim.sim.run.simulate` names it."""
+@dataclass(frozen=True, slots=True)
+class ComparedTrace:
+    """What is kept of a trace; ``sha256`` is empty where it came from no file."""
 
-    step: bool
-    audit: bool
-    seed: int
-    rate_scale: Fraction | float | str
-    assume_max_tokens: str
-    closed: bool
-    think_time: str | None
-    num_users: int | None
+    name: str
+    sha256: str
+    requests: int
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows in the order of the scenarios."""
+    """Rows in the order of the cases; ``notes`` are on all of them."""
 
-    trace: str
-    sha256: str
-    num_requests: int
+    traces: tuple[ComparedTrace, ...]
     rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Document of ``--json`` and ``comparison.json`` (docs/compare.md)."""
         return {
             "schema": SCHEMA,
-            "trace": {"name": self.trace, "sha256": self.sha256, "requests": self.num_requests},
+            "traces": [asdict(trace) for trace in self.traces],
             "rows": [row.to_json() for row in self.rows],
+            "differences_to_lru": differences_to_lru(self.rows),
+            "notes": list(self.notes),
         }
 
 
 def compare(
-    trace: Trace,
+    trace: Trace | Sequence[Trace],
     scenarios: Mapping[str, Scenario],
     *,
+    notes: Sequence[str] = (),
     jobs: int | None = None,
     step: bool = False,
     audit: bool = False,
@@ -75,24 +68,26 @@ def compare(
     closed: bool = False,
     think_time: str | None = None,
     num_users: int | None = None,
+    timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
-    """Replay a trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
+    """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
 
     Other arguments are those of :func:`kvsim.sim.run.simulate`; ``on_progress`` is called with
-    (runs finished, runs in all). Scripts that ask for more than one job need the usual
+    (requests ended in all runs, requests in all). Rows are named by the scenario, then the trace
+    where there are several. Scripts that ask for more than one job need the usual
     ``if __name__ == "__main__"``.
 
     Raises
     ------
     ValueError
-        As ``simulate``, after the name of the scenario.
+        As ``simulate``, after the name of the row.
     OSError
         Where a process was killed.
     KeyboardInterrupt
         On Ctrl-C, with all processes ended.
     """
-    options: _Options = {
+    options: Options = {
         "step": step,
         "audit": audit,
         "seed": seed,
@@ -101,13 +96,24 @@ def compare(
         "closed": closed,
         "think_time": think_time,
         "num_users": num_users,
+        "timeout": timeout,
     }
-    _check_block_sizes(trace, scenarios)
-    jobs = min(jobs or os.cpu_count() or 1, len(scenarios))
+    traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
+    for one in traces:
+        _check_block_sizes(one, scenarios)
+    cases = [
+        Case(name if len(traces) == 1 else f"{name}, {one.name}", scenario, place)
+        for name, scenario in scenarios.items()
+        for place, one in enumerate(traces)
+    ]
+    jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
-    run_all = _in_this_process if jobs <= 1 else _in_processes
-    rows = run_all(trace, scenarios, options, jobs, told)
-    return Comparison(trace.name, trace.sha256, len(trace), tuple(rows[name] for name in scenarios))
+    if jobs <= 1:
+        rows = run_here(traces, cases, options, told)
+    else:
+        rows = run_in_processes(traces, cases, options, jobs, told)
+    kept = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
+    return Comparison(kept, tuple(rows), tuple(notes))
 
 
 def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
@@ -115,87 +121,13 @@ def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
     if trace.prefix is None:
         return
     configs = [set_up(scenario).config for scenario in scenarios.values()]
-    sizes = sorted({config.block_size for config in configs if config.enable_prefix_caching})
+    caching = [config for config in configs if config.enable_prefix_caching]
     named = trace.prefix.block_size
-    if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
-        raise ValueError(
-            f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its ids "
-            f"name {named} tokens, so below {named} a hit rate says nothing of the block size; "
-            f"take multiples of {named}, or one size"
-        )
-
-
-def _in_this_process(
-    trace: Trace,
-    scenarios: Mapping[str, Scenario],
-    options: _Options,
-    _jobs: int,
-    on_progress: Callable[[int, int], None],
-) -> dict[str, Row]:
-    rows = {}
-    for name, scenario in scenarios.items():
-        rows[name] = _row(trace, name, scenario, options)
-        on_progress(len(rows), len(scenarios))
-    return rows
-
-
-def _in_processes(
-    trace: Trace,
-    scenarios: Mapping[str, Scenario],
-    options: _Options,
-    jobs: int,
-    on_progress: Callable[[int, int], None],
-) -> dict[str, Row]:
-    """Run in new processes, each of which is handed the trace once; none outlives the call."""
-    rows: dict[str, Row] = {}
-    before = set(active_children())
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _start, (trace, options)) as pool:
-        try:
-            # new processes inherit the mask: Ctrl-C is for this one alone, once all have started
-            with ctrl_c_delayed(), _ctrl_c_held_back():
-                runs = [pool.submit(_task, name, scenario) for name, scenario in scenarios.items()]
-            for run in as_completed(runs):
-                row = run.result()
-                rows[row.name] = row
-                on_progress(len(rows), len(scenarios))
-        except BrokenProcessPool:
-            raise OSError(
-                "a process that simulated was killed, perhaps for want of memory: give fewer --jobs"
-            ) from None
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(active_children()) - before:
-                process.terminate()
-            raise
-    return rows
-
-
-@contextmanager
-def _ctrl_c_held_back() -> Generator[None]:
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _start(trace: Trace, options: _Options) -> None:
-    _TASK.append((trace, options))
-
-
-def _task(name: str, scenario: Scenario) -> Row:
-    trace, options = _TASK[0]
-    return _row(trace, name, scenario, options)
-
-
-def _row(trace: Trace, name: str, scenario: Scenario, options: _Options) -> Row:
-    try:
-        run = simulate(trace, scenario, **options)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    if run.engine.partial:
-        raise KeyboardInterrupt
-    return row_of(name, run)
+    for index in ("hash", "radix"):
+        sizes = sorted({config.block_size for config in caching if config.prefix == index})
+        if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
+            raise ValueError(
+                f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its "
+                f"ids name {named} tokens, so below {named} a hit rate says nothing of the block "
+                f"size; take multiples of {named}, or one size"
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim import memory_shares
 from kvsim.sim.phases import Windows
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.run import Run
 
+_WAITS: Final = ("longest_wait_s", "most_overtaken", "starved")
 Shares = dict[str, float] | None
 """Fractions that add up to 1; ``None`` where no time passed."""
 
@@ -23,6 +24,7 @@ class Row:
     """One scenario's result; ``views`` are over the time in which requests waited."""
 
     name: str
+    trace: str
     scenario: dict[str, object]
     kv_bytes_share: dict[str, Shares]
     views: dict[str, Shares]
@@ -46,6 +48,7 @@ def row_of(name: str, run: Run) -> Row:
     summary: dict[str, Any] = run.summary
     return Row(
         name=name,
+        trace=run.trace.name,
         scenario=scenario_to_dict(run.scenario),
         kv_bytes_share={window: _fractions(part) for window, part in parts.items()},
         views={
@@ -64,24 +67,31 @@ def _fractions(parts: Mapping[str, int]) -> Shares:
 
 def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
     """Numbers of the summary that are compared, flat; ``None`` where undefined."""
-    windows = Windows.of(run.engine.recorder)
+    windows, waited = Windows.of(run.engine.recorder), run.engine.recorder.while_waiting
     steady, goodput = summary["phases"]["steady"], summary["goodput"]
     latencies = {
         f"{name}_{statistic}": summary["latency"][name][statistic]
         for name in ("ttft_s", "tpot_s", "e2e_s")
         for statistic in ("mean", "p50", "p99")
     }
+    waits = {name: summary["queue"][name] for name in _WAITS}
     counts = {name: summary["requests"][name] for name in ("finished", "refused", "unfinished")}
     return {
         "pool_bytes": run.setup.pool.pool_bytes,
         **counts,
         "mean_running": windows.mean_between(windows.running, 0, run.engine.recorder.end_ps),
-        "peak_running": float(windows.running.max(initial=0)),
+        "mean_running_while_waiting": waited["running"] / waited["window"]
+        if waited["window"]
+        else None,
+        "peak_running": run.engine.recorder.peak_running,
         "steady_requests_per_s": steady["requests_per_s"],
         "requests_per_s": summary["throughput"]["requests_per_s"],
         "output_tokens_per_s": summary["throughput"]["output_tokens_per_s"],
         **latencies,
         "goodput_requests_per_s": None if goodput is None else goodput["requests_per_s"],
+        **waits,
         "preemptions": summary["preemptions"]["count"],
+        "swaps": summary["preemptions"]["by_mode"]["swap"],
+        "copying_s": summary["host"]["copying_s"],
         "hit_percent": summary["cache"]["hit_percent"],
     }

@@ -92,6 +92,11 @@ def find_profile(source: str, hardware: HardwareSpec, model: ModelSpec | None = 
     return profile
 
 
+def own_attention_factor(source: str, hardware: HardwareSpec, layout: str) -> float | None:
+    """Factor that a source knows for a memory layout (``contiguous``, ``paged-16``), else None."""
+    return find_profile(source, hardware).attention_factor.get(layout)
+
+
 def _weight_dtype(model: ModelSpec, weight_dtype: str) -> str:
     if weight_dtype == "auto":
         return weight_format(model.weight_dtype or model.dtype).name
@@ -115,6 +120,8 @@ def _describe(profile: Profile, deployment: Deployment) -> str:
     if profile.name.endswith("-datasheet"):
         return f"{deployment.hardware.name} datasheet (all assumed)"
     words = profile.fidelity
+    if deployment.attention_factor != 1:
+        words += f"; decode attention x {deployment.attention_factor:.4g} for its memory layout"
     if not deployment.matches(profile):
         words += f"; derived for {_target(profile, deployment)} from {profile.model.name}"
     return f"{profile.name} profile ({words})"

@@ -176,3 +176,10 @@ class Profile:
     experts: ExpertTerm | None = None
     all_reduce: dict[str, TokenTerm] = field(default_factory=dict)
     """One all-reduce by the number of cards (a decimal string) and its bytes."""
+    attention_factor: dict[str, float] = field(default_factory=dict)
+    """Decode attention of memory layouts (:func:`layout_name`) against ``decode_attention``."""
+
+
+def layout_name(allocator: str, block_size: int) -> str:
+    """Name of a memory layout, as attention kernels see it: ``contiguous``, or ``paged-16``."""
+    return allocator if allocator == "contiguous" else f"{allocator}-{block_size}"

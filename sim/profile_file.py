@@ -26,6 +26,7 @@ _OPTIONAL: dict[str, object] = {
     "layer_floor_us": 0.0,
     "experts": None,
     "all_reduce": {},
+    "attention_factor": {},
 }
 """Keys that a profile of one card and a dense model may leave out."""
 _OPTIONAL_SHAPE: dict[str, object] = {
@@ -70,6 +71,7 @@ def parse_profile(text: str, where: str) -> Profile:
     kernels = _mapping(table["kernels"], f"{where}: kernels")
     hold_out = _mapping(table["hold_out"], f"{where}: hold_out")
     assumed = _list(table["assumed"], f"{where}: assumed")
+    factors = _mapping(table["attention_factor"], f"{where}: attention_factor")
 
     def section(cls: type[_Section], key: str) -> _Section:
         return _section(cls, table[key], f"{where}: {key}")
@@ -106,6 +108,10 @@ def parse_profile(text: str, where: str) -> Profile:
         layer_floor_us=_number(table["layer_floor_us"], f"{where}: layer_floor_us"),
         experts=None if table["experts"] is None else section(terms.ExpertTerm, "experts"),
         all_reduce=_all_reduce(table["all_reduce"], f"{where}: all_reduce"),
+        attention_factor={
+            layout: _factor(value, f"{where}: attention_factor: {layout}")
+            for layout, value in factors.items()
+        },
     )
 
 
@@ -211,6 +217,13 @@ def _number(value: object, where: str) -> float:
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{where}={value!r} must be finite and >= 0")
     return value
+
+
+def _factor(value: object, where: str) -> float:
+    factor = _number(value, where)
+    if factor == 0:
+        raise ValueError(f"{where}={value!r} must be above 0")
+    return factor
 
 
 def _whole(value: object, where: str) -> int:

@@ -13,6 +13,7 @@ prefill area           layers x query heads x head size
 head                   vocabulary x hidden size, bytes and FLOPs
 experts                experts touched x bytes of one, FLOPs of those a token meets
 all-reduce             2 a layer: as measured, else ``latency + 2(tp-1)/tp * bytes / rate``
+copy within the pool   2 x KV bytes a token / bandwidth of the card (assumed)
 =====================  ============================================================
 
 The profile's own numbers are of one rank of its split.
@@ -51,7 +52,14 @@ def scale_profile(
         head_ps=whole_ps(profile.head.per_step_us * head_bytes),
         head_per_request_ps=whole_ps(profile.head.per_request_us * head_flops),
         measured=profile.measured,
+        copy_per_token_ps=_copy_per_token_ps(deployment),
     )
+
+
+def _copy_per_token_ps(deployment: Deployment) -> int:
+    """KV of a token read and written once, at the bandwidth of the datasheet (assumed)."""
+    kv_bytes = deployment.model.kv_bytes_per_token(deployment.kv_dtype, deployment.tp)
+    return whole_ps(2 * kv_bytes / deployment.hardware.bandwidth_bytes_per_s * 1e6)
 
 
 def _head_ratios(profile: Profile, deployment: Deployment) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.html_page import STATE_LABELS, figure_html, page
 from kvsim.sim.memory_shares import STATES
 from kvsim.sim.request_columns import PS_PER_S, RequestColumns
 from kvsim.sim.run_tables import series_table
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
     from kvsim.sim.gap_histogram import GapHistogram
     from kvsim.sim.run import Run
 
-_STATE_LABELS: Final = {
-    "token": ("token", "#1b6ca8"),
-    "reserved": ("reserved (will fill)", "#6fb1de"),
-    "internal": ("internal (never fills)", "#d1495b"),
-    "external": ("external (holes, unusable)", "#8d6a9f"),
-    "cached": ("cached (reusable)", "#edae49"),
-    "free": ("free", "#e3e6ea"),
-}
 _LATENCIES: Final = (
     ("TTFT", "#1b6ca8"),
     ("TPOT", "#d1495b"),
@@ -40,41 +33,24 @@ _LATENCIES: Final = (
 )
 _QUANTILES: Final = np.linspace(0.0, 1.0, 201)
 _GIB: Final = 2**30
-_STYLE: Final = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px;
-       padding: 0 1rem; color: #222; }
-h1 { font-size: 1.4rem; margin-bottom: 0; }
-h2 { font-size: 1.1rem; margin: 2rem 0 0; }
-p.note { color: #555; margin: 0.2rem 0; }
-p.partial { color: #b00020; font-weight: 600; }
-"""
 
 
 def report_html(run: Run) -> Iterator[str]:
     """Parts of the page's HTML, in order; the same run gives the same text."""
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - only a report needs plotly
+    return page(f"kvsim: {run.trace.name}", _body(run))
 
-    yield (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>kvsim: {escape(run.trace.name)}</title>\n<style>{_STYLE}</style>\n<script>"
-    )
-    yield get_plotlyjs()
-    yield f"</script>\n</head>\n<body>\n{_head(run)}\n"
+
+def _body(run: Run) -> Iterator[str]:
+    yield f"{_head(run)}\n"
     for number, (title, figure) in enumerate(
         (
             ("KV memory by state", memory_figure),
             ("Running and waiting requests", queue_figure),
             ("Latency distributions", latency_figure),
-        )
+        ),
+        start=1,
     ):
-        html = figure(run).to_html(
-            full_html=False,
-            include_plotlyjs=False,
-            div_id=f"figure-{number + 1}",
-            config={"displaylogo": False, "responsive": True},
-        )
-        yield f"<h2>{title}</h2>\n{html}\n"
-    yield "</body>\n</html>\n"
+        yield f"<h2>{title}</h2>\n{figure_html(figure(run), number)}\n"
 
 
 def memory_figure(run: Run) -> go.Figure:
@@ -85,7 +61,7 @@ def memory_figure(run: Run) -> go.Figure:
     middle_s = table["start_s"] + table["seconds"] / 2
     figure = go.Figure()
     for state in STATES:
-        label, colour = _STATE_LABELS[state]
+        label, colour = STATE_LABELS[state]
         figure.add_scatter(
             x=_numbers(middle_s),
             y=_numbers(table[f"{state}_bytes"] / _GIB),

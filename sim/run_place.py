@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 MANIFEST: Final = "manifest.json"
 SCHEMA: Final = "kvsim.manifest/1"
 COMPARISON: Final = "comparison.json"
-FILES: Final = ("requests.parquet", "series.parquet", "summary.json", "report.html", MANIFEST)
+REPORT: Final = "report.html"
+FILES: Final = ("requests.parquet", "series.parquet", "summary.json", REPORT, MANIFEST)
 
 
 def draft_name(name: str) -> str:
@@ -58,10 +59,10 @@ def check_comparison_folder(folder: Path, schema: str) -> None:
     _check_place(folder)
     if not folder.exists():
         return
-    file = folder / COMPARISON
-    ours = {COMPARISON, draft_name(COMPARISON)}
-    foreign = any(path.name not in ours for path in folder.iterdir())
-    if foreign or (file.exists() and not _has_schema(file, schema)):
+    ours = {REPORT, COMPARISON, draft_name(REPORT), draft_name(COMPARISON)}
+    names = {path.name for path in folder.iterdir()}
+    drafts_only = not names & {REPORT, COMPARISON}
+    if names - ours or not (drafts_only or _has_schema(folder / COMPARISON, schema)):
         raise ValueError(
             f"{folder} exists and is not a comparison of kvsim; choose another folder or empty it"
         )

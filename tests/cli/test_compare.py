@@ -50,6 +50,19 @@ def test_the_best_of_a_row_has_a_star(capsys: pytest.CaptureFixture[str]) -> Non
     assert "*" not in refused, "all alike"
 
 
+def test_orders_that_overtake_show_whom_it_hurts(capsys: pytest.CaptureFixture[str]) -> None:
+    sjf = ("--set", "predictor.kind=oracle", "--vary", "queue.policy=fcfs,sjf")
+    burst = (*FEW, "--rate-scale", "1000", "--set", "engine.max_num_seqs=4")
+    assert main(["compare", *burst, "--json", *sjf]) == 0
+    fcfs, shortest = (row["metrics"] for row in json.loads(capsys.readouterr().out)["rows"])
+    assert fcfs["most_overtaken"] == 0 < shortest["most_overtaken"]
+    assert shortest["ttft_s_mean"] < fcfs["ttft_s_mean"]
+    assert main(["compare", *burst, *sjf]) == 0
+    assert "\nlongest wait " in capsys.readouterr().out
+    assert main(["compare", *burst, "--allocators", "paged,prefix"]) == 0
+    assert "\nlongest wait " not in capsys.readouterr().out, "FCFS alone: nobody was overtaken"
+
+
 def test_json_is_one_document_and_the_same_bytes_each_time(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -61,9 +74,11 @@ def test_json_is_one_document_and_the_same_bytes_each_time(
     assert printed[0] == printed[1] == printed[2]
     assert [row["name"] for row in json.loads(printed[0])["rows"]] == ["paged", "prefix"]
     for name in ("a", "b"):
-        (file,) = (tmp_path / name).iterdir()
-        assert file.name == "comparison.json"
-        assert file.read_text("utf-8") == printed[0]
+        files = sorted(path.name for path in (tmp_path / name).iterdir())
+        assert files == ["comparison.json", "report.html"]
+        assert (tmp_path / name / "comparison.json").read_text("utf-8") == printed[0]
+    pages = [(tmp_path / name / "report.html").read_bytes() for name in ("a", "b")]
+    assert pages[0] == pages[1]
 
 
 def test_varied_keys_stand_on_the_scenario_of_the_options(
@@ -79,13 +94,15 @@ def test_varied_keys_stand_on_the_scenario_of_the_options(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "there is nothing to compare: give --allocators, --vary or both"),
-        (("--allocators", "radix"), "radix is verified by logs, not yet in a timed engine"),
+        ((), "there is nothing to compare: give --allocators, --vary or a --preset"),
         (("--allocators", "x"), "'x' is unknown"),
         (("--allocators", "paged", "--scenario", "vllm-0.8"), "both name scenarios"),
         (("--allocators", "paged", "--jobs", "0"), "--jobs is 0; it must be at least 1"),
         (("--allocators", "paged", "--seed", "-1"), "--seed is -1"),
         (("--allocators", "paged", "--out", "full"), "full exists and is not a comparison"),
+        (("--preset", "levels"), "--preset 'levels' is unknown; choose one of levers"),
+        (("--preset", "levers", "--vary", "a.b=1"), "says what is compared: leave --vary out"),
+        (("--preset", "long-vs-short"), "makes its own requests: no --limit"),
     ],
 )
 def test_errors_are_one_sentence(
@@ -97,6 +114,19 @@ def test_errors_are_one_sentence(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_presets_with_and_without_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--preset", "levers"]) == 2
+    assert "which requests? Name a TRACE" in capsys.readouterr().err
+    assert main(["compare", TRACE, "--preset", "sosp23-fig2"]) == 2
+    assert "makes its own requests: leave TRACE out" in capsys.readouterr().err
+    assert main(["compare", *BUSY, "--preset", "levers"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for name in ("MHA", "GQA", "fp8 KV", "cap", "paged", "prefix"):
+        assert name in out
+    assert "one attention kernel for all memory layouts" in out.replace("\n" + " " * 24, " ")
 
 
 def test_ctrl_c_leaves_nothing(
@@ -153,3 +183,20 @@ def test_block_sizes_are_not_swept_below_what_the_ids_tell(
     assert "its ids name 512 tokens" in capsys.readouterr().err.splitlines()[-1]
     assert main([*sweep, "engine.block_size=512,1024"]) == 0
     assert main([*sweep, "engine.max_num_seqs=4,8"]) == 0, "one size is a stated lower bound"
+
+
+def test_what_no_engine_could_be_gets_no_star(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", *FEW, "--limit", "150", "--rate-scale", "30"]
+    policies = "eviction.policy=lru,mru,furthest-next-use"
+    assert main([*command, "--vary", policies]) == 0
+    out = capsys.readouterr().out
+    hits = [line for line in out.splitlines() if line.startswith("hit rate,")]
+    assert "".join(hits).count("*") == 1
+    assert not hits[-1].endswith("*")
+    assert "hit rate +" in out
+    assert "a difference, no bound" in " ".join(out.split())
+    assert main([*command, "--vary", "eviction.capacity=none,inf"]) == 0
+    (line,) = [li for li in capsys.readouterr().out.splitlines() if li.startswith("hit rate,")]
+    assert "*" not in line
+    lru, ceiling = (float(text) for text in line.split()[-2:])
+    assert ceiling > lru

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import replace
+from multiprocessing import active_children
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kvsim.sim import comparison
+from kvsim.sim import comparison_runs
 from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
 from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.comparison_reference import differences_to_lru, is_reference
+from kvsim.sim.comparison_runs import Case, run_in_processes
 from kvsim.sim.engine_setup import set_up
-from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES
+from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES, VIEWS
 from kvsim.traces import bundled_path, read_trace
 
 if TYPE_CHECKING:
     from kvsim.sim.scenario import Scenario
+    from kvsim.traces.trace import Trace
 
 ALL = "orca-max,orca-pow2,orca-oracle,paged,prefix"
 NONE: dict[str, dict[str, object]] = {"": {}}
@@ -53,14 +59,32 @@ def test_shares_add_up_to_1(result: Comparison) -> None:
 
 def test_the_document_has_its_schema(result: Comparison) -> None:
     document = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert set(document) == {"schema", "traces", "rows", "differences_to_lru", "notes"}
     assert document["schema"] == "kvsim.comparison/1"
+    assert [trace["requests"] for trace in document["traces"]] == [120]
     for row in document["rows"]:
         assert set(row["kv_bytes_share"]) == {"all_time", "while_waiting"}
         assert all(set(share) == set(PRIMITIVES) for share in row["kv_bytes_share"].values())
+        assert set(row) == {
+            *("name", "trace", "scenario", "kv_bytes_share", "views", "metrics", "verdict", "notes")
+        }
         assert set(row["views"]["six"]) == set(STATES)
-        assert set(row["views"]["sosp23"]) == set(SOSP23)
+        assert (
+            set(row["views"]["sosp23"])
+            == set(SOSP23)
+            == {*("token", "reserved", "internal", "external")}
+        )
+        waiting = row["kv_bytes_share"]["while_waiting"]
+        for view, groups in VIEWS.items():
+            for state, parts in groups.items():
+                share = sum(waiting[part] for part in parts)
+                assert row["views"][view][state] == pytest.approx(share, abs=1e-12)
         assert row["verdict"]["kind"] in {"stable", "overloaded", "too short"}
-        assert row["metrics"]["finished"] == 120
+        metrics = row["metrics"]
+        assert metrics["finished"] == 120
+        assert isinstance(metrics["peak_running"], int)
+        assert metrics["mean_running"] < metrics["peak_running"] <= 120
+        assert metrics["mean_running_while_waiting"] <= metrics["peak_running"]
         assert row["scenario"]["engine"]["max_model_len"] == 4096
 
 
@@ -71,6 +95,28 @@ def test_shares_of_no_time_are_none() -> None:
     assert row.views == {"six": None, "sosp23": None}
 
 
+def test_several_traces_make_a_row_each() -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=20)
+    both = [replace(trace, name="a"), replace(trace, name="b")]
+    rows = compare(both, scenarios("paged,prefix"), jobs=1, **OPTIONS).rows
+    assert [row.name for row in rows] == ["paged, a", "paged, b", "prefix, a", "prefix, b"]
+    assert [row.trace for row in rows] == ["a", "b", "a", "b"]
+    assert rows[0].metrics == rows[1].metrics
+
+
+def test_a_tree_beside_hashes() -> None:
+    """Pages of one token beside blocks of 16: two indexes, no sweep of block sizes."""
+    trace = read_trace(bundled_path("chat-2k"), limit=60)
+    rows = compare(trace, scenarios("prefix,radix"), jobs=1).rows
+    prefix, radix = (row.metrics["hit_percent"] for row in rows)
+    assert isinstance(prefix, float)
+    assert isinstance(radix, float)
+    assert 0 < prefix <= radix
+    assert any(note.startswith("hit rates are lower bounds") for note in rows[1].notes)
+    with pytest.raises(ValueError, match="block sizes 1, 16 cannot be compared on chat-2k"):
+        compare(trace, scenarios("radix", "engine.block_size=1,16"), jobs=1)
+
+
 def test_processes_change_nothing(result: Comparison) -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=120)
     seen: list[tuple[int, int]] = []
@@ -78,7 +124,8 @@ def test_processes_change_nothing(result: Comparison) -> None:
         trace, scenarios(), jobs=2, on_progress=lambda *done: seen.append(done), **OPTIONS
     )
     assert json.dumps(again.to_json()) == json.dumps(result.to_json())
-    assert seen == [(done, 5) for done in range(1, 6)]
+    assert seen == sorted(seen)
+    assert seen[-1] == (600, 600), "requests that ended, of all in five runs"
 
 
 def test_all_allocators_get_the_same_bytes() -> None:
@@ -89,7 +136,7 @@ def test_all_allocators_get_the_same_bytes() -> None:
     setups = [set_up(scenario) for scenario in compared(bases, NONE).values()]
     assert len({setup.pool.pool_bytes for setup in setups}) == 1
     assert [setup.pool.num_blocks for setup in setups] == [16_000, 1000]
-    planned = compared(allocator_scenarios("orca-oracle,paged,vllm-0.8"), NONE)
+    planned = compared(allocator_scenarios("orca-oracle,paged,radix,vllm-0.8"), NONE)
     assert len({set_up(scenario).pool.pool_bytes for scenario in planned.values()}) == 1
 
 
@@ -109,8 +156,12 @@ def test_varied_keys_multiply() -> None:
 @pytest.mark.parametrize(
     ("allocators", "vary", "message"),
     [
-        ("paged,radix", "", "radix is verified by logs, not yet in a timed engine"),
-        ("paged,lisp", "", "'lisp' is unknown; allowed are paged, prefix and the presets orca-max"),
+        (
+            "paged,lisp",
+            "",
+            "'lisp' is unknown; allowed are paged, prefix, radix and the presets fast",
+        ),
+        ("radix", "allocator.kind=contiguous", "^radix, alloc.*allocator.prefix cannot be 'radix'"),
         ("paged,paged", "", "names 'paged' twice"),
         ("paged", "engine.block_size", "not of the form table.key=a,b,c"),
         ("paged", "engine.block_size=16,,8", "not of the form table.key=a,b,c"),
@@ -127,13 +178,63 @@ def test_what_cannot_be_compared_is_refused(allocators: str, vary: str, message:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_fault_of_a_run_names_its_scenario(jobs: int) -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=5)
-    with pytest.raises(ValueError, match=r"^paged: --users is 0"):
+    with pytest.raises(ValueError, match=r"^(paged|prefix): --users is 0"):
         compare(trace, scenarios("paged,prefix"), jobs=jobs, num_users=0)
 
 
+class DeadlyTrace(list[int]):
+    """Ends the first process that it is handed to, and is slow to reach the second one."""
+
+    times = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        DeadlyTrace.times += 1
+        if DeadlyTrace.times == 1:
+            return os._exit, (1,)
+        first = active_children()
+        while any(process.is_alive() for process in first):
+            time.sleep(0.05)
+        time.sleep(0.5)  # the pool finds out
+        return list, ()
+
+
+def test_a_process_that_dies_while_another_starts_leaves_none() -> None:
+    """The pool would lose sight of the second one, which waits for work for ever."""
+    cases = [Case(name, one) for name, one in scenarios("paged,prefix").items()]
+    traces = [cast("Trace", DeadlyTrace())]
+    options: Any = {}
+    before = set(active_children())
+    with pytest.raises(OSError, match="a process that simulated was killed"):
+        run_in_processes(traces, cases, options, 2, lambda *_: None)
+    for process in set(active_children()) - before:
+        process.join(timeout=20)
+    left = set(active_children()) - before
+    for process in left:
+        process.kill()
+    assert not left
+
+
 def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "_start", os._exit)
-    monkeypatch.setattr(comparison, "_task", len)
+    monkeypatch.setattr(comparison_runs, "_start", os._exit)
+    monkeypatch.setattr(comparison_runs, "_run", divmod)
     trace = read_trace(bundled_path("chat-2k"), limit=5)
     with pytest.raises(OSError, match="a process that simulated was killed"):
         compare(trace, scenarios("paged,prefix"), jobs=2)
+
+
+def test_what_reads_the_future_is_told_as_a_difference_to_lru() -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=150)
+    vary = "eviction.policy=lru,fifo,furthest-next-use"
+    rows = compare(trace, scenarios("prefix", vary), jobs=1, **OPTIONS)
+    lru, fifo, future = rows.rows
+    (told,) = differences_to_lru(rows.rows)
+    assert rows.to_json()["differences_to_lru"] == [told]
+    assert (told["name"], told["against"]) == (future.name, lru.name)
+    gained = future.metrics["hit_percent"] - lru.metrics["hit_percent"]
+    assert told["metrics"]["hit_percent"] == gained > 0
+    assert told["metrics"]["ttft_s_p50"] == (
+        future.metrics["ttft_s_p50"] - lru.metrics["ttft_s_p50"]
+    )
+    assert told["metrics"]["goodput_requests_per_s"] is None, "no limits, no goodput"
+    assert [is_reference(row) for row in (lru, fifo, future)] == [False, False, True]
+    assert differences_to_lru([fifo, future]) == [], "nothing to compare with"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kvsim.sim.cost_sources import build_cost, find_profile
+from kvsim.sim.cost_sources import build_cost, find_profile, own_attention_factor
 from kvsim.sim.deployment import Deployment
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import bundled_models, load_model
@@ -40,6 +40,16 @@ def test_layers_are_folded_in_and_rounded_once() -> None:
     assert cost.gemm.pieces[0] == (round(32e6 * us), round(32e6 * token_us))
     assert cost.attention[0].decode_ps == round(32e6 * profile.decode_attention.per_call_us)
     assert cost.host_ps == 300_000_000
+
+
+def test_a_copy_reads_and_writes_once_at_the_bandwidth_of_the_card() -> None:
+    bytes_a_token = LLAMA.kv_bytes_per_token()
+    expected_ps = 2 * 1000 * bytes_a_token / H100.bandwidth_bytes_per_s * 10**12
+    for source in ("auto", "datasheet"):
+        cost = build_cost(source, LLAMA, H100)
+        assert cost.copy_ps(1000) == pytest.approx(expected_ps, rel=1e-5)
+    halves = build_cost("auto", LLAMA, H100, tp=2, kv_dtype="fp8")
+    assert halves.copy_ps(1000) == pytest.approx(expected_ps / 4, rel=1e-4)
 
 
 def test_one_request_on_an_h100_against_the_published_line() -> None:
@@ -91,6 +101,18 @@ def test_terms_scale_with_what_drives_them() -> None:
     )
     slower = build_cost("auto", LLAMA, H100, attention_factor=1.25)
     assert slower.attention[0].decode_ps == pytest.approx(1.25 * base.attention[0].decode_ps, abs=1)
+
+
+def test_factors_by_memory_layout(tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    factors = {"contiguous": 0.8, "paged-16": 1.25}
+    known = replace(load_bundled_profile("h100-sxm"), attention_factor=factors)
+    file.write_text(dump_profile(known), encoding="utf-8")
+    assert own_attention_factor(str(file), H100, "paged-16") == 1.25
+    assert own_attention_factor(str(file), H100, "paged-32") is None
+    assert own_attention_factor("auto", H100, "paged-16") is None
+    name = build_cost(str(file), LLAMA, H100, attention_factor=1.25).name
+    assert "decode attention x 1.25 for its memory layout" in name
 
 
 def test_a_profile_file_by_path(tmp_path: Path) -> None:

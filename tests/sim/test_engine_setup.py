@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
+from kvsim.policies.predictor import PREDICTORS
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_setup import set_up
+from kvsim.sim.profile_cost import ProfileCost
+from kvsim.sim.profile_file import dump_profile, load_bundled_profile
 from kvsim.sim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALL = {"engine.num_gpu_blocks_override": 500, "engine.max_model_len": 4096}
 
@@ -59,12 +68,46 @@ def test_costs() -> None:
         "cost.per_prefill_token": "30us",
         "cost.per_decode_seq": "50us",
         "cost.per_context_token": "20ns",
+        "cost.per_copied_token": "3ns",
     }
     cost = set_up(Scenario().with_values(linear)).cost
-    assert cost == LinearCost(4 * 10**9, 30 * 10**6, 50 * 10**6, 20_000)
+    assert cost == LinearCost(4 * 10**9, 30 * 10**6, 50 * 10**6, 20_000, 3000)
+    assert cost.copy_ps(7) == 21_000
     assert "h100-sxm profile" in set_up(Scenario()).cost.name
     datasheet = set_up(Scenario().with_values({"cost.source": "datasheet"})).cost
     assert "datasheet" in datasheet.name
+
+
+def test_attention_by_memory_layout(tmp_path: Path) -> None:
+    """Only decode attention is charged by the layout; what a profile does not know is refused."""
+    file = tmp_path / "card.json"
+    factors = {"contiguous": 0.8, "paged-16": 1.25}
+    known = replace(load_bundled_profile("h100-sxm"), attention_factor=factors)
+    file.write_text(dump_profile(known), encoding="utf-8")
+
+    def cost_of(preset: str, factor: str, **engine: object) -> ProfileCost:
+        values: dict[str, object] = {
+            "cost.source": str(file),
+            "cost.attention_factor": factor,
+        }
+        values |= {f"engine.{name}": value for name, value in engine.items()}
+        cost = set_up(Scenario.load(preset).with_values(values)).cost
+        assert isinstance(cost, ProfileCost)
+        return cost
+
+    (same,) = cost_of("vllm-0.32", "same").attention
+    (paged,) = cost_of("vllm-0.32", "own").attention
+    (run,) = cost_of("orca-oracle", "own", block_size=32).attention
+    assert paged.decode_per_context_ps == pytest.approx(1.25 * same.decode_per_context_ps, abs=1)
+    assert run.decode_per_context_ps == pytest.approx(0.8 * same.decode_per_context_ps, abs=1)
+    assert run.mixed_per_context_ps == pytest.approx(0.8 * same.mixed_per_context_ps, abs=1)
+    assert paged.area_fs == run.area_fs == same.area_fs, "prefill attention is left alone"
+    assert cost_of("vllm-0.32", "same").gemm == cost_of("vllm-0.32", "own").gemm
+    with pytest.raises(ValueError, match=r"has no factor for the layout paged-32; take 'same'"):
+        cost_of("vllm-0.32", "own", block_size=32)
+    linear = {"cost.source": "linear", "cost.base": "1ms", "cost.attention_factor": "own"}
+    with pytest.raises(ValueError, match="'own' needs a profile, not source 'linear'"):
+        set_up(Scenario().with_values(linear))
 
 
 def test_asynchronous_scheduling_hides_the_host() -> None:
@@ -72,3 +115,10 @@ def test_asynchronous_scheduling_hides_the_host() -> None:
     overlapped, _ = set_up(Scenario.load("vllm-0.32")).cost.step(*decodes)
     serial, _ = set_up(Scenario.load("vllm-0.32-sync")).cost.step(*decodes)
     assert overlapped < serial
+
+
+@pytest.mark.parametrize("kind", sorted(PREDICTORS.builtins))
+def test_a_predictor_that_knows_the_truth_is_told(kind: str) -> None:
+    told = set_up(Scenario().with_values({"predictor.kind": kind})).notes
+    knows = f"uses oracle knowledge: predictor.kind = {kind!r} is made from the true length"
+    assert any(note.startswith(knows) for note in told) == (kind in {"oracle", "noisy", "bucketed"})

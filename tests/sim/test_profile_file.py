@@ -63,6 +63,16 @@ def test_what_a_profile_of_one_card_and_a_dense_model_may_leave_out(
     assert profile.model.num_experts == 0
 
 
+def test_factors_by_memory_layout_are_optional_and_come_back(values: dict[str, Any]) -> None:
+    assert load_bundled_profile("h100-sxm").attention_factor == {}, "none was measured yet"
+    del values["attention_factor"]
+    assert parse_profile(json.dumps(values), "x") == load_bundled_profile("h100-sxm")
+    values["attention_factor"] = {"contiguous": 1, "paged-16": 1.25}
+    profile = parse_profile(json.dumps(values), "x")
+    assert profile.attention_factor == {"contiguous": 1, "paged-16": 1.25}
+    assert parse_profile(dump_profile(profile), "x") == profile
+
+
 def broken(values: dict[str, Any], path: str, value: object) -> str:
     *outer, last = path.split(".")
     table = values
@@ -93,6 +103,9 @@ def broken(values: dict[str, Any], path: str, value: object) -> str:
         ("measured.batch", [9, 1], r"measured: batch=\(9, 1\) is empty"),
         ("kernels.gemm", 4, "kernels: gemm=4 is not a string"),
         ("assumed", "all", "assumed: must be a list"),
+        ("attention_factor", [1], "attention_factor: must be an object"),
+        ("attention_factor.paged-16", 0, "attention_factor: paged-16=0 must be above 0"),
+        ("attention_factor.paged-16", "x", "attention_factor: paged-16='x' is not a number"),
         ("format", "kvsim-profile/9", "this version reads 'kvsim-profile/1'"),
         ("source", None, "'source' is missing"),
         ("tp", 0, "tp=0 must be at least 1"),

@@ -68,6 +68,10 @@ class Brute:
     def total(self, name: str) -> int:
         return sum(a * (end - start) for other, start, end, a in self.stretches if other == name)
 
+    def peak(self, name: str) -> int:
+        amounts = (a for other, start, end, a in self.stretches if other == name and end > start)
+        return max(amounts, default=0)
+
     def while_waiting(self, name: str) -> int:
         return sum(
             amount * max(min(end, until) - max(start, since), 0)
@@ -118,6 +122,7 @@ def test_windows_against_every_event(events: list[Event]) -> None:
         assert recorder.while_waiting[name] == brute.while_waiting(name), name
     for cause in CAUSES:
         assert recorder.waited_ps[cause] == brute.total(cause)
+    assert recorder.peak_running == brute.peak("running")
 
 
 def test_windows_double_when_a_run_outgrows_them() -> None:

@@ -1,86 +1,31 @@
 """Figure 2 of the PagedAttention paper (SOSP 2023, arXiv 2309.06180): where KV memory goes.
 
-OPT-13B with 12 GiB of KV = 15,728 slots. The paper's lengths are not public: those here are two
-independent log-normals with the means of its ShareGPT (161 and 338 tokens) and spreads fitted to
-the figure, so this is a *fitted reconstruction*. Not fitted: 7 slots of the model length and hence
-8.85 % external for Max, no internal waste for Oracle, and the order. Shares are over the time in
-which requests wait, in the paper's grouping. Every step takes the same time, so rates follow from
-lengths and memory alone.
+``kvsim compare --preset sosp23-fig2`` has the same runs; what is fitted and what is not stands in
+:mod:`kvsim.sim.comparison_presets.sosp23_fig2`.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.special import ndtri
 
+from kvsim.sim.comparison import compare
+from kvsim.sim.comparison_presets.sosp23_blocks import Sosp23Blocks
+from kvsim.sim.comparison_presets.sosp23_fig2 import NUM_SEEDS, PAGED, PAPER, Sosp23Fig2
+from kvsim.sim.comparison_presets.sosp23_lengths import MODEL_LEN, saturated
+from kvsim.sim.comparison_presets.sosp23_prefix import Sosp23Prefix
 from kvsim.sim.run import Run, simulate
-from kvsim.sim.scenario import Scenario
-from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from kvsim.sim.comparison_presets import Published
+    from kvsim.traces.trace import Trace
 
-MODEL_LEN, SLOTS = 2048, 15_728
-SETUP: dict[str, object] = {
-    "model.name": "opt-13b",
-    "hardware.name": "a100-40gb",
-    "engine.kv_memory": "12GiB",
-    "cost.source": "linear",
-    "cost.base": "40ms",
-}
-PAPER = {
-    "orca-max": (20.4, 13.3, 57.3, 8.9),
-    "orca-pow2": (26.8, 17.9, 13.6, 41.6),
-    "orca-oracle": (38.2, 25.2, 0.0, 36.6),
-}
-PAGED = "vllm-0.32-sync"
+PRESET = Sosp23Fig2()
+SCENARIOS = PRESET.scenarios(lambda scenario: scenario)
+SLOTS = 15_728
 BANDS = {"orca-max": 1.0, "orca-pow2": 3.5, "orca-oracle": 2.0}
-SEEDS = range(1, 7)
-NUM_REQUESTS = 1500
-
-
-def _prompts(mu: float, normal: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.clip(np.rint(np.exp(mu + 1.4 * normal)), 1, 1024)
-
-
-def _outputs(
-    mu: float, normal: NDArray[np.float64], prompts: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    return np.clip(np.rint(np.exp(mu + 0.8 * normal)), 1, MODEL_LEN - prompts)
-
-
-@cache
-def _centres() -> tuple[float, float]:
-    """Log-medians that give the means 161 and 338 after truncation, by quadrature."""
-    fine, coarse = (ndtri((np.arange(num) + 0.5) / num) for num in (20_000, 500))
-    prompt_mu = brentq(lambda mu: _prompts(mu, fine).mean() - 161, 0, 8)
-    prompts = _prompts(prompt_mu, coarse)[:, None]
-    output_mu = brentq(lambda mu: _outputs(mu, coarse[None, :], prompts).mean() - 338, 0, 8)
-    return float(prompt_mu), float(output_mu)
-
-
-def saturated(num_requests: int, seed: int) -> Trace:
-    """All requests at once: the queue is empty only at the very end."""
-    rng = np.random.default_rng(seed)
-    prompt_mu, output_mu = _centres()
-    prompts = _prompts(prompt_mu, rng.standard_normal(num_requests))
-    outputs = _outputs(output_mu, rng.standard_normal(num_requests), prompts)
-    return Trace(
-        f"log-normal lengths, seed {seed}",
-        np.zeros(num_requests, np.int64),
-        prompts.astype(np.int64),
-        outputs.astype(np.int64),
-    )
-
-
-def simulated(preset: str, num_requests: int, seed: int) -> Run:
-    scenario = Scenario.load(preset).with_values(SETUP | {"engine.enable_prefix_caching": False})
-    return simulate(saturated(num_requests, seed), scenario)
 
 
 def shares(run: Run) -> list[float]:
@@ -88,17 +33,6 @@ def shares(run: Run) -> list[float]:
     memory = run.summary["memory"]
     assert isinstance(memory, dict)
     return list(memory["while_waiting"]["sosp23_percent"].values())
-
-
-def mean_batch(run: Run) -> float:
-    """Requests that run while others wait."""
-    waiting = run.engine.recorder.while_waiting
-    return waiting["running"] / waiting["window"]
-
-
-def saturated_rate(run: Run) -> float:
-    """Requests in a second (the end, when nobody waits any more, is a small part)."""
-    return len(run.trace) / (run.engine.recorder.end_ps / 10**12)
 
 
 def closed_form(mean_prompt: float, biased_output: float) -> list[float]:
@@ -132,45 +66,66 @@ def test_the_pool_and_the_lengths() -> None:
 
 
 def test_max_is_its_closed_form() -> None:
-    run = simulated("orca-max", 300, seed=1)
+    run = simulate(saturated(300, seed=1), SCENARIOS["orca-max"])
     assert run.setup.pool.num_blocks == SLOTS
     assert shares(run) == pytest.approx(closed_form(*time_weighted(run.trace)), abs=0.5)
     assert shares(run)[3] == pytest.approx(8.85, abs=0.01)
 
 
 @pytest.fixture(scope="module")
-def runs() -> dict[str, list[Run]]:
-    """Six seeds of each system."""
-    return {
-        preset: [simulated(preset, NUM_REQUESTS, seed) for seed in SEEDS]
-        for preset in (*PAPER, PAGED)
-    }
+def published() -> Published:
+    """Six seeds of each system beside the paper."""
+    result = compare(PRESET.traces(seed=0), SCENARIOS)
+    assert len(result.rows) == 4 * NUM_SEEDS
+    found = PRESET.published(result.rows)
+    assert found is not None
+    return found
 
 
 @pytest.mark.slow
-def test_the_figure_as_mean_of_six_seeds(runs: dict[str, list[Run]]) -> None:
-    means = {name: np.mean([shares(run) for run in runs[name]], axis=0) for name in runs}
+def test_the_figure_as_mean_of_six_seeds(published: Published) -> None:
+    means = {line.name: line.kvsim for line in published.tables[0].lines}
     print({name: np.round(values, 2).tolist() for name, values in means.items()})
-    forms = [closed_form(*time_weighted(run.trace)) for run in runs["orca-max"]]
+    forms = [closed_form(*time_weighted(trace)) for trace in PRESET.traces(seed=0)]
     assert means["orca-max"] == pytest.approx(np.mean(forms, axis=0), abs=0.3)
     assert means["orca-max"] == pytest.approx(PAPER["orca-max"], abs=1.0)
     assert means["orca-max"][3] == pytest.approx(8.85, abs=0.1)
     for preset, band in BANDS.items():
         assert means[preset][0] == pytest.approx(PAPER[preset][0], abs=band), preset
     assert means["orca-oracle"][2] == 0.0
-    tokens = [means[name][0] for name in (*PAPER, PAGED)]
+    tokens = [means[name][0] for name in PAPER]
     assert tokens == sorted(tokens)
     assert means[PAGED][0] >= 95.0
 
 
 @pytest.mark.slow
-def test_batches_and_rates_of_the_same_runs(runs: dict[str, list[Run]]) -> None:
+def test_batches_and_rates_of_the_same_runs(published: Published) -> None:
     """The paper: 2.2x Oracle's and 4.3x Max's batch; 1.7-2.7x and 2.7-8x their rates."""
-    batch = {name: np.mean([mean_batch(run) for run in runs[name]]) for name in runs}
-    rate = {name: np.mean([saturated_rate(run) for run in runs[name]]) for name in runs}
-    print(batch, rate)
-    assert batch["orca-max"] == pytest.approx(7, abs=0.01)
-    assert batch[PAGED] / batch["orca-oracle"] == pytest.approx(2.2, rel=0.15)
-    assert batch[PAGED] / batch["orca-max"] == pytest.approx(4.3, rel=0.15)
-    assert 1.7 <= rate[PAGED] / rate["orca-oracle"] <= 2.7
-    assert 2.7 <= rate[PAGED] / rate["orca-max"] <= 8
+    (batches,), (batch, rate) = published.tables[1].lines, published.tables[2].lines
+    print(batches, batch, rate)
+    assert batches.kvsim[0] == pytest.approx(7, abs=0.01)
+    assert batch.kvsim == pytest.approx((2.2, 4.3), rel=0.15)
+    assert 1.7 <= rate.kvsim[0] <= 2.7
+    assert 2.7 <= rate.kvsim[1] <= 8
+
+
+@pytest.mark.slow
+def test_larger_blocks_hold_fewer_tokens() -> None:
+    """For the record; an independent reconstruction found 98.6, 97.9, 97.0, 95.4, 92.3, 86.6."""
+    preset = Sosp23Blocks()
+    result = compare(preset.traces(seed=0), preset.scenarios(lambda scenario: scenario))
+    tokens = [100 * (row.views["sosp23"] or {})["token"] for row in result.rows]
+    assert tokens == sorted(tokens, reverse=True)
+    assert tokens == pytest.approx((98.6, 97.9, 97.0, 95.4, 92.3, 86.6), abs=1.5)
+
+
+@pytest.mark.slow
+def test_a_longer_shared_prefix_gains_more() -> None:
+    """For the record, lengths and step times assumed: 1.67 and 3.58 in the paper."""
+    preset = Sosp23Prefix()
+    result = compare(preset.traces(seed=0), preset.scenarios(lambda scenario: scenario))
+    assert result.rows[2].metrics["hit_percent"] == pytest.approx(100 * 80 / 107, abs=1)
+    found = preset.published(result.rows)
+    assert found is not None
+    throughput, _ = found.tables[0].lines
+    assert throughput.kvsim == pytest.approx((1.67, 3.58), abs=0.5)

@@ -1,0 +1,62 @@
+"""``kvsim list``: what there is to choose from, a line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import argparse
+
+    from kvsim.sim.catalogue import Entry
+
+_KINDS: Final = ("policies", "presets", "models", "hardware", "formats")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "list",
+        help="show policies, presets, models, hardware and trace formats",
+        description="Show what there is to choose from: name, what it is, how it was verified. "
+        "All kinds: one line each, cut at 80 columns; one kind: in full.",
+    )
+    parser.add_argument("kind", nargs="?", choices=_KINDS, help="one kind only (default: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(handler=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one kind, or all."""
+    from kvsim.sim.catalogue import KINDS
+    from kvsim.sim.run_folder import to_json
+
+    kinds = _KINDS if arguments.kind is None else (arguments.kind,)
+    found = {kind: KINDS[kind]() for kind in kinds}
+    if arguments.json:
+        listed = {kind: [entry._asdict() for entry in found[kind]] for kind in kinds}
+        print(to_json(listed), end="")
+        return 0
+    for place, kind in enumerate(kinds):
+        if place:
+            print()
+        print("\n".join(_lines(kind, found[kind], whole=arguments.kind is not None)))
+    return 0
+
+
+def _lines(kind: str, entries: list[Entry], *, whole: bool) -> list[str]:
+    """Entries below what takes their names; one line each, cut where it is long, unless whole."""
+    from kvsim.cli.table import WIDTH, wrapped
+
+    lines: list[str] = []
+    use, width = "", max(len(entry.name) for entry in entries) + 4
+    for entry in entries:
+        if entry.use != use:
+            use = entry.use
+            lines.append(f"{kind}: {use}")
+        text = f"{entry.what}; {entry.verified}" if entry.verified else entry.what
+        if whole:
+            lines += wrapped(f"  {entry.name}", text, first_width=width)
+        else:
+            line = f"{f'  {entry.name}':<{width}}{text}"
+            lines.append(line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}...")
+    return lines

@@ -1,0 +1,139 @@
+"""What is there to choose from: policies, presets, models, hardware, trace formats, a line each.
+
+Nothing is listed by hand: policies come from the registries that scenario keys accept (plug-ins
+too), with the first line of their docstring; the rest from the files that are shipped.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kvsim.sim.compared_scenarios import ALIASES
+from kvsim.sim.comparison_presets import COMPARISON_PRESETS
+from kvsim.sim.hardware import bundled_hardware, load_hardware
+from kvsim.sim.models import bundled_models, load_model
+from kvsim.sim.preset import load_preset, preset_names
+from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile
+from kvsim.sim.scenario import Scenario
+from kvsim.sim.scenario_keys import name_of, rule_of
+from kvsim.traces.readers import READERS
+from kvsim.traces.readers.refused import RefusedFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HUB: Final = "https://huggingface.co/"
+_ELSEWHERE: Final = "See the module docstring"
+
+
+class Entry(NamedTuple):
+    """One thing to choose; ``use`` is where its name goes, ``verified`` what stands behind it."""
+
+    use: str
+    name: str
+    what: str
+    verified: str
+
+
+def policies() -> list[Entry]:
+    """Policies by the scenario key that takes them."""
+    entries = []
+    for table in fields(Scenario):
+        if table.name == "preset":
+            continue
+        for item in fields(getattr(Scenario(), table.name)):
+            registry = rule_of(item).registry
+            if registry is None:
+                continue
+            for name in registry.names():
+                policy = registry.find(name)
+                oracle = "uses oracle knowledge" if getattr(policy, "uses_oracle", False) else ""
+                use = f"{table.name}.{name_of(item)}"
+                entries.append(Entry(use, name, summary_of(name, policy), oracle))
+    return entries
+
+
+def presets() -> list[Entry]:
+    """Scenario presets, then what ``kvsim compare`` takes beside them."""
+    scenarios = [load_preset(name) for name in preset_names()]
+    return [
+        *(Entry("--scenario", one.name, one.engine, one.verified) for one in scenarios),
+        *(
+            Entry("kvsim compare --allocators, beside presets", name, alias.what, "")
+            for name, alias in ALIASES.items()
+        ),
+        *(
+            Entry("kvsim compare --preset", one.name, one.summary, one.verified)
+            for one in COMPARISON_PRESETS.values()
+        ),
+    ]
+
+
+def models() -> list[Entry]:
+    """Bundled models: parameters, KV a token in the model's own format, whose config it is."""
+    entries = []
+    for name in bundled_models():
+        model = load_model(name)
+        what = (
+            f"{model.num_params / 1e9:.3g} B, {model.num_layers} layers, "
+            f"{model.kv_bytes_per_token() / 1024:.4g} KiB KV a token"
+        )
+        repository = model.source.removeprefix(_HUB).partition("/blob/")[0]
+        entries.append(Entry("--model", name, what, repository))
+    return entries
+
+
+def hardware() -> list[Entry]:
+    """Bundled cards, and whether their step cost is fitted or from the datasheet."""
+    entries = []
+    for name in bundled_hardware():
+        card = load_hardware(name)
+        what = (
+            f"{card.product}, {card.total_gib:.1f} GiB, "
+            f"{card.bandwidth_bytes_per_s / 1e9:,.0f} GB/s"
+        )
+        profiled = name in bundled_profiles()
+        cost = load_bundled_profile(name).fidelity if profiled else "datasheet"
+        entries.append(Entry("--hardware", name, what, f"cost: {cost}"))
+    return entries
+
+
+def formats() -> list[Entry]:
+    """Trace formats, found by content."""
+    return [
+        Entry(
+            "--format",
+            reader.name,
+            reader.title,
+            "known, and refused with the reason" if isinstance(reader, RefusedFormat) else "",
+        )
+        for reader in READERS
+    ]
+
+
+KINDS: Final[dict[str, Callable[[], list[Entry]]]] = {
+    "policies": policies,
+    "presets": presets,
+    "models": models,
+    "hardware": hardware,
+    "formats": formats,
+}
+
+
+def summary_of(name: str, policy: object) -> str:
+    """First line of a policy's docstring.
+
+    A factory without one stands for the class of that ``name`` in its module; a class that refers
+    to its module's docstring gets the first line of that.
+    """
+    module = sys.modules[getattr(policy, "__module__", type(policy).__module__)]
+    documented: object = policy
+    if not policy.__doc__:
+        named = (one for one in vars(module).values() if getattr(one, "name", None) == name)
+        documented = next(named, policy)
+    text = documented.__doc__ or ""
+    if text.startswith(_ELSEWHERE):
+        text = sys.modules[str(documented.__module__)].__doc__ or ""
+    return text.strip().partition("\n")[0].replace("``", "").removesuffix(".")

@@ -1,0 +1,88 @@
+"""The page of a comparison: offline, escaped, the best marked, the numbers of the rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from kvsim.cli.compare_page import page_parts, states_figure
+from kvsim.sim.compared_scenarios import allocator_scenarios
+from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.comparison_presets import Published, PublishedLine, PublishedTable
+from kvsim.traces import bundled_path, read_trace
+
+EVIL = '<img src=x onerror="alert(1)">'
+
+
+@pytest.fixture(scope="module")
+def result() -> Comparison:
+    small: dict[str, object] = {"engine.kv_memory": "1GiB", "engine.max_model_len": 4096}
+    named = allocator_scenarios("orca-oracle,paged,prefix")
+    scenarios = {name: scenario.with_values(small) for name, scenario in named.items()}
+    trace = read_trace(bundled_path("chat-2k"), limit=60)
+    return compare(trace, scenarios, jobs=1, rate_scale=30)
+
+
+def page_of(result: Comparison, published: Published | None = None) -> str:
+    return "".join(page_parts(result, published))
+
+
+def test_the_page_needs_no_network(result: Comparison) -> None:
+    page = page_of(result)
+    assert not re.search(r"<script[^>]*\ssrc=", page)
+    assert "<link" not in page
+    assert len(page) < 6_000_000, "plotly's code is inside once"
+    assert page.count('class="plotly-graph-div"') == 1
+    assert page.count("What to see:") == 3
+    for text in ("% of the pool", "3 runs compared", "chat-2k (60 requests)", "what binds"):
+        assert text in page
+
+
+def test_the_best_of_a_column_is_marked(result: Comparison) -> None:
+    page = page_of(result)
+    (row,) = re.findall(r"<tr><td>prefix</td>(.*?)</tr>", page[: page.index("KV memory in")])
+    assert 'class="best"' in row
+    assert page.count("<thead>") == 2
+
+
+def test_names_are_escaped(result: Comparison) -> None:
+    rows = tuple(replace(row, name=EVIL, trace=EVIL, notes=[EVIL]) for row in result.rows)
+    traces = (replace(result.traces[0], name=EVIL),)
+    page = page_of(replace(result, rows=rows, traces=traces, notes=(EVIL,)))
+    assert "<img" not in page[page.index("<body>") :]
+    assert "&lt;img src=x" in page
+    figure = states_figure(rows, "all_time").to_json()
+    assert "<img" not in figure
+
+
+def test_panels_have_the_shares_of_the_rows(result: Comparison) -> None:
+    figure = states_figure(result.rows, "all_time")
+    assert [bar.x[0] for bar in figure.data] == pytest.approx(
+        [
+            100 * sum((result.rows[0].kv_bytes_share["all_time"] or {})[part] for part in parts)
+            for parts in (
+                *(("token", "duplicate"), ("future",), ("never", "padding")),
+                *(("hole", "unusable"), ("cached",), ("free", "blocked")),
+            )
+        ],
+        abs=0.006,
+    )
+    assert sum(bar.x[0] for bar in figure.data) == pytest.approx(100, abs=0.04)
+
+
+def test_where_nobody_waits_the_whole_run_is_shown() -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=2)
+    page = page_of(compare(trace, allocator_scenarios("paged"), jobs=1))
+    assert "over the whole run (no request waited)" in page
+    assert "nobody waits" not in page
+
+
+def test_published_numbers_stand_beside_ours(result: Comparison) -> None:
+    lines = (PublishedLine("max", (20.4, (1.0, 2.0), None), (20.35, 1.5, 7.0)),)
+    table = PublishedTable("shares", ("token", "ratio", "rest"), lines)
+    page = page_of(result, Published("paper <1>", "fitted", (table,)))
+    assert "Beside the paper &lt;1&gt;" in page
+    assert "<td>max</td><td>paper</td><td>20.4</td><td>1 to 2</td><td>-</td>" in page
+    assert "<td>difference</td><td>-0.05</td><td>-</td><td>-</td>" in page
