@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def columns_of(path: Path) -> frozenset[str]:
     """Names of the columns of a CSV file; empty for a file that is none."""
     try:
         return frozenset(str(column) for column in pd.read_csv(path, nrows=0).columns)
-    except (ValueError, EOFError, zlib.error, pd.errors.ParserError):
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile, pd.errors.ParserError):
         return frozenset()
 
 

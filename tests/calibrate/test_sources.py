@@ -145,6 +145,8 @@ def test_a_file_that_is_no_table(tmp_path: Path) -> None:
     file.write_bytes(b"\x1f\x8b not gzip at all")
     with pytest.raises(ValueError, match=r"broken.csv.gz: not a CSV table"):
         read("splitwise", file, model="llama-2-70b", tp=4)
+    with pytest.raises(ValueError, match="no aiconfigurator table; its columns are decode: batch_"):
+        read("aiconfigurator", file)
 
 
 def test_bad_folders_of_kernels(aiconfigurator: Path, llmservingsim: Path, vidur: Path) -> None:
