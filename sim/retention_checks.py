@@ -55,8 +55,8 @@ def check_retention(scenario: Scenario, groups: tuple[KVGroup, ...], *, caches: 
         )
     if scenario.allocator.samples == "group":
         raise ValueError(
-            f"allocator.samples = 'group' shares blocks of whole contexts, {retention} drops tokens "
-            "from them: set allocator.samples = 'requests'"
+            f"allocator.samples = 'group' shares blocks of whole contexts, {retention} drops "
+            "tokens from them: set allocator.samples = 'requests'"
         )
     if scenario.batching.reserve_predicted_output:
         raise ValueError(
