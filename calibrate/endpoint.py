@@ -60,8 +60,8 @@ def sweep(
     if max_batch < 4 or longest < 512 or output_tokens < 2 * MIN_TOGETHER or repeats < 1:
         raise ValueError(
             f"--max-batch {max_batch} (at least 4), --max-context {max_context} (at least 512 "
-            f"above --output-tokens), --output-tokens {output_tokens} (at least {2 * MIN_TOGETHER}) and "
-            f"--repeats {repeats} (at least 1) leave nothing to sweep"
+            f"above --output-tokens), --output-tokens {output_tokens} (at least "
+            f"{2 * MIN_TOGETHER}) and --repeats {repeats} (at least 1) leave nothing to sweep"
         )
     batches = dict.fromkeys(
         (
