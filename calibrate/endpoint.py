@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.calibrate.endpoint_client import Ask
-from kvsim.calibrate.relative_fit import RelativeFit, relative_fit
+from kvsim.calibrate.max_affine import fit_max_affine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from kvsim.calibrate.endpoint_client import Answer
 
@@ -76,11 +78,22 @@ def sweep(
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointFit:
-    """``ttft``: ``f0, f1, f2``; ``itl``: ``c0, c1, c2``; seconds."""
+class LinearFit:
+    """Coefficients in seconds, their standard errors, and the points' own median error."""
 
-    ttft: RelativeFit
-    itl: RelativeFit
+    coefficients: tuple[float, ...]
+    standard_errors: tuple[float, ...]
+    condition: float
+    median_error: float
+    """A fraction."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFit:
+    """``ttft``: ``f0, f1, f2``; ``itl``: ``c0, c1, c2``."""
+
+    ttft: LinearFit
+    itl: LinearFit
 
 
 def measure_endpoint(
@@ -114,8 +127,19 @@ def measure_endpoint(
         if on_progress is not None:
             on_progress(done, total)
     return EndpointFit(
-        relative_fit(np.array(ttft_rows), np.array(ttft_s)),
-        relative_fit(np.array(itl_rows), np.array(itl_s)),
+        _fit(np.array(ttft_rows), np.array(ttft_s)), _fit(np.array(itl_rows), np.array(itl_s))
+    )
+
+
+def _fit(matrix: NDArray[np.float64], times_s: NDArray[np.float64]) -> LinearFit:
+    fit = fit_max_affine([matrix], times_s * 1e6)
+    coefficients = tuple(value / 1e6 for value in fit.coefficients[0])
+    errors = np.abs(matrix @ np.array(coefficients) / times_s - 1)
+    return LinearFit(
+        coefficients,
+        tuple(value / 1e6 for value in fit.standard_errors[0]),
+        fit.condition,
+        float(np.median(errors)),
     )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.calibrate.relative_fit import relative_fit
+from kvsim.calibrate.max_affine import fit_max_affine
 from kvsim.calibrate.step_sample import (
     Loads,
     loads_of_requests,
@@ -28,6 +28,7 @@ from kvsim.calibrate.step_sample import (
 from kvsim.sim.profile import (
     DecodeAttention,
     HeadTerm,
+    HoldOut,
     HostTerm,
     MeasuredRanges,
     MixedAttention,
@@ -45,10 +46,11 @@ if TYPE_CHECKING:
     from kvsim.calibrate.step_sample import StepSample
     from kvsim.sim.profile import Profile
 
-_TOO_CONDITIONED: Final = 100.0
+_TOO_CONDITIONED: Final = 1000.0
 """Condition number of the relative sensitivities above which terms move together."""
 MIN_ROWS: Final = 10
 _PS: Final = 1e12
+_US_PER_S: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +130,11 @@ def fit_steps(loads: Loads, steps: Sequence[StepSample] = ()) -> StepForm:
     if len(loads) < MIN_ROWS:
         msg = f"{len(loads)} steps are too few to fit a step cost; at least {MIN_ROWS} are needed"
         raise ValueError(msg)
-    fit = relative_fit(loads.columns, loads.duration_s)
+    fit = fit_max_affine([loads.columns], loads.duration_s * _US_PER_S)
     ranges = _ranges(loads, steps)
     return StepForm(
-        fit.coefficients,
-        fit.standard_errors,
+        _seconds(fit.coefficients[0]),
+        _seconds(fit.standard_errors[0]),
         fit.condition,
         len(loads),
         ranges,
@@ -156,20 +158,31 @@ def _bounds(values: NDArray[np.float64]) -> tuple[int, int] | None:
     return (int(values.min()), int(values.max())) if len(values) else None
 
 
+def hold_out(form: StepForm, unseen: Loads) -> HoldOut:
+    """Error on rows that were not fitted."""
+    errors = form.errors(unseen)
+    return HoldOut(float(np.median(errors)), float(np.percentile(errors, 90)), len(errors))
+
+
 def _host_terms(steps: Sequence[StepSample]) -> tuple[float, float] | None:
     """``(o0, o1)`` of the scheduler's own times."""
     timed = [(step.num_requests, step.host_s) for step in steps if step.host_s]
     if len(timed) < MIN_ROWS:
         return None
     matrix = np.array([(1.0, float(requests)) for requests, _ in timed])
-    base, per_request = relative_fit(matrix, np.array([host for _, host in timed])).coefficients
+    host_us = np.array([host for _, host in timed]) * _US_PER_S
+    base, per_request = _seconds(fit_max_affine([matrix], host_us).coefficients[0])
     return base, per_request
 
 
-def profile_of(form: StepForm, base: Profile, name: str, source: str, held_out: str) -> Profile:
+def _seconds(values_us: Sequence[float]) -> tuple[float, ...]:
+    return tuple(value / _US_PER_S for value in values_us)
+
+
+def profile_of(form: StepForm, base: Profile, name: str, source: str) -> Profile:
     """Profile with the step form in place of every term of ``base``; its shape and card stay.
 
-    ``held_out`` are words on the error. What the log cannot tell apart stays in ``gemm``.
+    What the log cannot tell apart stays in ``gemm``.
     """
     layers = base.model.num_layers
     step, token, decode, context, area = (c * 1e6 / layers for c in form.coefficients)
@@ -189,6 +202,6 @@ def profile_of(form: StepForm, base: Profile, name: str, source: str, held_out: 
         mixed_attention=MixedAttention(decode, context),
         head=HeadTerm(0.0, 0.0),
         measured=form.measured,
-        fidelity=f"step form fitted to a serving log, {held_out}",
+        fidelity="step form fitted to a serving log",
         assumed=tuple(assumed),
     )

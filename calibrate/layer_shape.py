@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kvsim.sim.datasheet import datasheet_profile
+from kvsim.sim.deployment import model_shape
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
 from kvsim.sim.models.dtypes import weight_format
-from kvsim.sim.profile import ModelShape, Profile
+
+if TYPE_CHECKING:
+    from kvsim.sim.profile import Profile
 
 
 def reference_profile(model_name: str, hardware_name: str) -> Profile:
@@ -24,19 +28,9 @@ def reference_profile(model_name: str, hardware_name: str) -> Profile:
             "layers apart; dense models with full attention alone can be fitted to a log"
         )
         raise ValueError(msg)
-    shape = ModelShape(
-        name=model.name,
-        num_layers=model.num_layers,
-        hidden_size=model.hidden_size,
-        num_heads=model.num_heads,
-        num_kv_heads=model.num_kv_heads,
-        head_dim=model.head_dim,
-        intermediate_size=model.intermediate_size,
-        vocab_size=model.vocab_size,
-    )
     return replace(
         datasheet_profile(hardware),
-        model=shape,
+        model=model_shape(model),
         weight_dtype=weight_format(model.weight_dtype or model.dtype).name,
         kv_dtype=model.kv_dtype(),
     )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kvsim.calibrate.engine_log import StepForm
     from kvsim.calibrate.measured_run import MeasuredRun
     from kvsim.calibrate.step_sample import Loads
-    from kvsim.sim.profile import Profile
+    from kvsim.sim.profile import HoldOut, Profile
 
 _TERMS: Final = (
     ("a step", "ms", 1e3),
@@ -72,26 +72,26 @@ def _step_form(
     measured: MeasuredRun, arguments: argparse.Namespace, names: dict[str, str | None]
 ) -> Profile | None:
     """Fit the whole form; the profile, where one is asked for."""
-    import numpy as np
+    from dataclasses import replace
 
-    from kvsim.calibrate.engine_log import fit_steps, loads_of, profile_of
+    from kvsim.calibrate.engine_log import fit_steps, hold_out, loads_of, profile_of
     from kvsim.calibrate.layer_shape import reference_profile
 
     loads = loads_of(measured)
     first, second = loads.halves()
-    errors = fit_steps(first).errors(second) * 100
-    held_out = f"{np.median(errors):.1f} % median, {np.percentile(errors, 90):.1f} % p90"
-    form = fit_steps(loads, measured.steps)
-    print("\n".join(_lines(measured, form, loads, held_out)))
+    tried, form = fit_steps(first), fit_steps(loads, measured.steps)
+    print("\n".join(_lines(measured, form, loads, hold_out(tried, second))))
     if arguments.out is None:
         return None
     base = reference_profile(str(names["model"]), str(names["hardware"]))
     name = Path(arguments.out).name.partition(".")[0]
-    words = f"{held_out} on the second half"
-    return profile_of(form, base, name, f"{measured.source}, log {measured.name}", words)
+    return replace(
+        profile_of(form, base, name, f"{measured.source}, log {measured.name}"),
+        hold_out={"step": hold_out(tried, second)},
+    )
 
 
-def _lines(measured: MeasuredRun, form: StepForm, loads: Loads, held_out: str) -> list[str]:
+def _lines(measured: MeasuredRun, form: StepForm, loads: Loads, unseen: HoldOut) -> list[str]:
     from kvsim.cli.table import number, table, wrapped
 
     rows = "steps" if measured.steps else "steps, between tokens"
@@ -113,7 +113,11 @@ def _lines(measured: MeasuredRun, form: StepForm, loads: Loads, held_out: str) -
         "",
         *table(cells, first_width=32),
         "",
-        *wrapped("held out", f"{held_out} (fit of the first half, on the second)"),
+        *wrapped(
+            "held out",
+            f"{100 * unseen.median:.1f} % median, {100 * unseen.p90:.1f} % p90 on the second half, "
+            "from a fit of the first",
+        ),
         *wrapped("condition number", number(form.condition)),
     ]
     if host is None:

@@ -166,7 +166,6 @@ def test_fit_recovers_the_step_costs_of_a_server() -> None:
     np.testing.assert_allclose(fit.ttft.coefficients[:2], [STEP_S, TOKEN_S], rtol=0.03)
     np.testing.assert_allclose(fit.itl.coefficients, [STEP_S, DECODE_S, CONTEXT_S], rtol=0.03)
     assert fit.ttft.coefficients[2] * 1024**2 / 2 < 0.03 * TOKEN_S * 1024
-    assert fit.itl.condition < 30
 
 
 def test_sweep_moves_batch_and_context_apart() -> None:

@@ -24,19 +24,8 @@ from kvsim.calibrate.replay import (
 from kvsim.calibrate.run_logs import read_measured
 from kvsim.calibrate.step_sample import loads_of_steps
 from kvsim.cli.main import main
-from kvsim.sim.datasheet import datasheet_profile
 from kvsim.sim.engine_setup import set_up
-from kvsim.sim.hardware import load_hardware
-from kvsim.sim.profile import (
-    DecodeAttention,
-    HeadTerm,
-    HostTerm,
-    MixedAttention,
-    PrefillAttention,
-    TokenTerm,
-)
 from kvsim.sim.profile_cost import ProfileCost, TokenCost
-from kvsim.sim.profile_file import dump_profile
 from kvsim.sim.scenario import Scenario
 from kvsim.traces import read_trace
 
@@ -53,28 +42,10 @@ IDS = "traces/llmservingsim/sharegpt-llama-3.1-8b-300-sps10.blocks16.jsonl.gz"
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Profile of an RTX 4090 with the terms fitted to kernel tables (none to the run)."""
-    profile = replace(
-        datasheet_profile(load_hardware("rtx-4090")),
-        name="kernels",
-        host=HostTerm(0.0),
-        gemm=TokenTerm(((484.384, 0.947697), (161.782, 2.75382))),
-        decode_attention=DecodeAttention(27.4852, 0.0812703, 0.00433625),
-        prefill_attention=PrefillAttention(8.07315, 0.0309013, 0.839834, 0.048744, 0.000116003),
-        mixed_attention=MixedAttention(1.35694, 0.00976021),
-        head=HeadTerm(1115.63, 2.78973),
-    )
-    path = tmp_path_factory.mktemp("profile") / "kernels.json"
-    path.write_text(dump_profile(profile))
-    return path
-
-
-@pytest.fixture(scope="module")
-def gpu_run(shared: Path, kernels: Path) -> tuple[MeasuredRun, Trace, SchedulerConfig, ProfileCost]:
+def gpu_run(shared: Path) -> tuple[MeasuredRun, Trace, SchedulerConfig, ProfileCost]:
     run = read_measured(shared / LOG)
     trace = replay_trace(run, read_trace(shared / IDS))
-    values = {**run.scenario, **engine_values(run), "cost.source": str(kernels)}
+    values = {**run.scenario, **engine_values(run), "cost.source": "rtx-4090"}
     setup = set_up(Scenario.load().with_values(values))
     assert isinstance(setup.cost, ProfileCost)
     return run, trace, setup.config, setup.cost
@@ -188,13 +159,14 @@ def test_prompts_share_what_the_log_says(shared: Path) -> None:
 
 
 def test_command_prints_both_and_writes_a_page(
-    shared: Path, kernels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "run.html"
     command = ["validate", "run", str(shared / LOG), "--trace", str(shared / IDS)]
-    command += ["--profile", str(kernels), "--html", str(page)]
+    command += ["--html", str(page)]
     assert main(command) == 0
     text = capsys.readouterr().out
+    assert "rtx-4090 profile" in text
     assert "2,588 blocks of 16 tokens, 256 seats" in text
     assert "queued to first token" in text
     assert "0.3 ms a step (assumed)" in text
