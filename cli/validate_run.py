@@ -142,6 +142,7 @@ def _profile_cost(
     from kvsim.sim.engine_setup import set_up
     from kvsim.sim.profile_cost import ProfileCost
 
+    _check_names(measured, arguments)
     setup = set_up(scenario)
     if not isinstance(setup.cost, ProfileCost):
         raise ValueError("validate run needs a profile: --profile NAME|FILE, or the card's own")
@@ -161,6 +162,24 @@ def _profile_cost(
     notes = [f"overhead: {overhead_ms:g} ms a step{assumed}"]
     notes += [f"note: {note}" for note in setup.notes]
     return setup.config, with_overhead(setup.cost, overhead_ms * 1e3), notes, beside
+
+
+def _check_names(measured: MeasuredRun, arguments: argparse.Namespace) -> None:
+    """Refuse to take a default for the model or card that was measured."""
+    from kvsim.sim.preset import preset_names
+
+    settings = " ".join(arguments.settings)
+    missing = [
+        f"--{key}"
+        for key in ("model", "hardware")
+        if getattr(arguments, key) is None
+        and f"{key}.name" not in measured.scenario
+        and f"{key}.name" not in settings
+    ]
+    if missing and (arguments.scenario is None or arguments.scenario in preset_names()):
+        raise ValueError(
+            f"{arguments.measured} does not say what ran where: give {' and '.join(missing)}"
+        )
 
 
 def _head(measured: MeasuredRun, config: SchedulerConfig, cost: StepCost) -> list[str]:

@@ -190,3 +190,37 @@ def test_command_fits_the_first_half_of_a_step_log(
     assert document["preemptions"] == 15
     assert main(["validate", "run", log, "--overhead", "1"]) == 2
     assert "--overhead goes with --profile" in capsys.readouterr().err
+
+
+def bench_log(path: Path) -> Path:
+    """Two requests as ``vllm bench serve`` writes them."""
+    log = {"input_lens": [100, 200], "output_lens": [3, 2], "start_times": [5.0, 5.5]}
+    times = {"ttfts": [0.02, 0.03], "itls": [[0.01, 0.01], [0.01]], "errors": ["", ""]}
+    path.write_text(json.dumps(log | times))
+    return path
+
+
+def test_command_takes_no_default_for_what_was_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["validate", "run", str(bench_log(tmp_path / "bench.json"))]
+    assert main(command) == 2
+    assert "give --model and --hardware" in capsys.readouterr().err
+    assert main([*command, "--hardware", "h100-sxm"]) == 2
+    assert "give --model" in capsys.readouterr().err
+    assert main([*command, "--hardware", "h100-sxm", "--model", "llama-3.1-8b"]) == 0
+    text = capsys.readouterr().out
+    assert "client: request sent" in text
+    assert "2 of 2 finished" in " ".join(text.split())
+
+
+def test_command_refuses_overheads_and_costs_that_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["--hardware", "h100-sxm", "--model", "llama-3.1-8b"]
+    command = ["validate", "run", str(bench_log(tmp_path / "bench.json")), *names]
+    assert main([*command, "--overhead", "-1"]) == 2
+    assert "--overhead -1.0 must be from 0 to 1000 ms" in capsys.readouterr().err
+    linear = ["--set", "cost.source=linear", "--set", "cost.base=1ms"]
+    assert main([*command, *linear]) == 2
+    assert "validate run needs a profile" in capsys.readouterr().err
