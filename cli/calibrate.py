@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli import calibrate_fit
+from kvsim.cli import calibrate_endpoint, calibrate_engine, calibrate_fit
 
 if TYPE_CHECKING:
     import argparse
 
-KINDS: Final = (calibrate_fit,)
+KINDS: Final = (calibrate_fit, calibrate_engine, calibrate_endpoint)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

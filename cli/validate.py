@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.cli import validate_run
+
 if TYPE_CHECKING:
     import argparse
 
@@ -47,6 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     schedule.add_argument("--step", action="store_true", help="run the step-by-step engine")
     schedule.set_defaults(handler=run)
+    validate_run.add_parser(kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -38,6 +38,7 @@ class RadixPages(SegmentCache):
         self._rank_of = rank_of
         self._found = self.tree.root
         self._nodes: dict[Holding, Node] = {}
+        self._num_locked_tokens = 0  # summed over holdings, so shared ones count several times
         self._stretches: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def take(self, count: int) -> None:
@@ -63,19 +64,24 @@ class RadixPages(SegmentCache):
         assert self._found.run.stop == found.num_blocks * self._page_size, "the hit is stale"
         self.tree.lock(self._found)
         self._nodes[holding] = self._found
+        self._num_locked_tokens += self._found.run.stop
         holding.published = found.num_blocks
         self._count()
 
     def publish_run(self, holding: Holding, num_tokens: int, *, num_hits: int) -> None:
         """Enter the first tokens into the tree; the lock moves to their end."""
         node = self._insert(holding, num_tokens, num_hits)
-        self.tree.lock(node, self._nodes[holding])
+        top = self._nodes[holding]
+        self.tree.lock(node, top)
+        self._num_locked_tokens += node.run.stop - top.run.stop
         self._nodes[holding] = node
         self._count()
 
     def let_go(self, holding: Holding) -> None:
         """Unlock the path of a preempted request: :meth:`release` then publishes nothing."""
-        self.tree.unlock(self._nodes.pop(holding))
+        node = self._nodes.pop(holding)
+        self.tree.unlock(node)
+        self._num_locked_tokens -= node.run.stop
         self._count()
 
     def release(self, holding: Holding, num_blocks: int, published: int) -> None:
@@ -109,11 +115,14 @@ class RadixPages(SegmentCache):
 
     def _count(self) -> None:
         self.num_cached = self.tree.num_evictable // self._page_size
+        self.num_shared = (self._num_locked_tokens - self.tree.num_protected) // self._page_size
 
     def check_invariants(self, num_blocks: int, num_unkeyed: int) -> None:
         """Verify tree, locks and counts; ``num_unkeyed`` pages are held outside the tree."""
         self.tree.check_invariants()
         self.tree.check_locks(self._nodes.values())
+        locked = sum(node.run.stop for node in self._nodes.values())
+        assert locked == self._num_locked_tokens, "locked tokens are miscounted"
         assert self.num_cached * self._page_size == self.tree.num_evictable, "cached count is off"
         total = self.num_blank + self.tree.num_tokens // self._page_size + num_unkeyed
         assert total == num_blocks, f"{total} pages accounted for, the pool has {num_blocks}"

@@ -160,8 +160,7 @@ class Recorder:
         self.num_steps = 0
         self.num_evicted_blocks = 0
         self.num_preemptions = 0
-        self.num_swaps = 0
-        self.num_host_full = 0
+        self.num_swaps = self.num_host_full = 0
         self.swapped_out_blocks = self.swapped_in_blocks = 0
         self.copying_ps = 0
         self.peak_host_blocks = 0
