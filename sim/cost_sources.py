@@ -37,7 +37,8 @@ def build_cost(
 ) -> ProfileCost:
     """Step cost of ``model`` on ``tp`` cards of ``hardware``.
 
-    ``source``: ``auto`` (the shipped profile of the card, else its datasheet), ``profile``,
+    ``source``: ``auto`` (the profile that the card was read from, else the shipped one of the card,
+    else its datasheet), ``profile``,
     ``datasheet``, a shipped profile's name, or the path of a profile file. ``overlap``: the engine
     schedules asynchronously. ``attention_factor``: decode attention of the memory layout in use
     against that of the profile (1 = as measured). The ``linear`` source needs no model: see
@@ -61,6 +62,8 @@ def build_cost(
 def find_profile(source: str, hardware: HardwareSpec) -> Profile:
     """Profile that ``source`` means for this card (see :func:`build_cost`)."""
     shipped = bundled_profiles()
+    if source in ("auto", "profile") and hardware.profile:
+        return load_profile(Path(hardware.profile))
     if source == "datasheet" or (source == "auto" and hardware.name not in shipped):
         return datasheet_profile(hardware)
     if source in ("auto", "profile"):

@@ -52,7 +52,8 @@ def parse_profile(text: str, where: str) -> Profile:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     expected = ["format", *(field.name for field in dataclasses.fields(Profile))]
-    table = _table({"attention_factor": {}, **_mapping(values, where)}, expected, where)
+    absent: dict[str, object] = {"attention_factor": {}, "card": {}, "measurement": {}}
+    table = _table({**absent, **_mapping(values, where)}, expected, where)
     if table["format"] != FORMAT:
         raise ValueError(f"{where}: format={table['format']!r}, this version reads {FORMAT!r}")
     kernels = _mapping(table["kernels"], f"{where}: kernels")
@@ -91,6 +92,8 @@ def parse_profile(text: str, where: str) -> Profile:
             layout: _factor(value, f"{where}: attention_factor: {layout}")
             for layout, value in factors.items()
         },
+        card=_mapping(table["card"], f"{where}: card"),
+        measurement=_mapping(table["measurement"], f"{where}: measurement"),
     )
 
 
