@@ -1,1 +1,1 @@
-"""What it costs: measuring and fitting step costs (a later issue fills this folder)."""
+"""What it costs: step costs measured on a device, or fitted to other people's measurements."""

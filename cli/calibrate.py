@@ -1,0 +1,26 @@
+"""``kvsim calibrate``: measure this device; sub-commands do the rest, one file each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kvsim.cli import calibrate_measure, calibrate_report
+
+if TYPE_CHECKING:
+    import argparse
+
+KINDS: Final = (calibrate_report,)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command; without a sub-command it measures."""
+    parser = commands.add_parser(
+        "calibrate",
+        help="measure what a step costs on this device",
+        description="Measure the kernels of a step on this device and fit the step cost to them; "
+        "sub-commands draw what was measured. See docs/calibration.md.",
+    )
+    calibrate_measure.add_options(parser)
+    kinds = parser.add_subparsers(title="instead of measuring", metavar="WHAT")
+    for kind in KINDS:
+        kind.add_parser(kinds)
