@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli import calibrate_measure, calibrate_report
+from kvsim.cli import calibrate_cache_lab, calibrate_measure, calibrate_report
 
 if TYPE_CHECKING:
     import argparse
 
-KINDS: Final = (calibrate_report,)
+KINDS: Final = (calibrate_report, calibrate_cache_lab)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
