@@ -1,10 +1,12 @@
-"""``kvsim validate schedule LOG``: replay a recorded engine schedule and compare every decision."""
+"""``kvsim validate``: ``schedule LOG`` replays a recorded schedule and compares every decision."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.cli import validate_local
 
 if TYPE_CHECKING:
     import argparse
@@ -47,6 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     schedule.add_argument("--step", action="store_true", help="run the step-by-step engine")
     schedule.set_defaults(handler=run)
+    validate_local.add_parser(kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:
