@@ -48,6 +48,9 @@ PRESETS: Final = {
 }
 """Rules of the presets of these names; pool, budget and lengths are each case's own."""
 
+Options = dict[str, int | bool | str]
+"""``SchedulerConfig`` fields by name."""
+
 COST: Final = LinearCost(
     base_ps=5_500_000_000,  # 5.5 ms
     per_prefill_token_ps=20_000_000,
@@ -62,14 +65,14 @@ class Case:
 
     ``trace(n)`` gives at most ``n`` requests; ``None`` where its file is not here. ``step_on`` is
     how many leading requests the stepper runs, 0 = none. ``options`` are ``SchedulerConfig``
-    fields. ``goal`` is the figure issue 2 asks for, in words.
+    fields. ``goal`` is the figure that was asked for, in words.
     """
 
     name: str
     about: str
     trace: Callable[[int], Trace | None]
     num_requests: int
-    options: dict[str, int | bool]
+    options: Options
     cost: LinearCost = COST
     step_on: int = 0
     goal: str = ""
@@ -104,7 +107,7 @@ class Timed(NamedTuple):
     result: EngineRun
 
 
-def logs_options(name: str) -> tuple[dict[str, int | bool], LinearCost]:
+def logs_options(name: str) -> tuple[Options, LinearCost]:
     """Engine options and linear cost that a recorded log of ``../shared`` was made with."""
     path = GOLDEN / f"{name}.options.json"
     if not path.exists():
@@ -146,15 +149,66 @@ def chats(rate_per_s: float, think_mean_s: float) -> Callable[[int], Trace]:
     return lambda num: multi_turn(num, rate_per_s, seed=1, think_mean_s=think_mean_s)
 
 
+def reserved_cases(base: Case) -> list[Case]:
+    """Contiguous reservations on the traces of ``light``, ``over`` and ``tight``."""
+    kinds = [(reservation, "buddy") for reservation in ("max", "pow2", "oracle")]
+    kinds += [("oracle", "first-fit"), ("oracle", "best-fit")]
+    return [
+        replace(
+            base,
+            name=f"{load}-{reservation}-{placement}",
+            about=f"{load} with {slots:,} slots, {reservation} reservations, {placement}",
+            trace=lognormal(rate_per_s),
+            options=base.options
+            | {
+                "allocator": "contiguous",
+                "reservation": reservation,
+                "placement": placement,
+                "batching": "iteration-level",
+                "block_size": 1,
+                "num_gpu_blocks": slots,
+            },
+            step_on=500,
+            goal="12,000 req/s",
+        )
+        for load, rate_per_s, slots in (
+            ("light", 4, 304_000),
+            ("over", 40, 304_000),
+            ("tight", 40, 96_000),
+        )
+        for reservation, placement in kinds
+    ]
+
+
+def radix_cases(hashed: list[Case]) -> list[Case]:
+    """The same with a radix tree of pages of one token, in pools of the same tokens."""
+    return [
+        replace(
+            case,
+            name=f"{case.name}-radix",
+            about=f"{case.name} with a radix tree",
+            options=case.options
+            | {
+                "prefix": "radix",
+                "block_size": 1,
+                "num_gpu_blocks": 16 * int(case.options["num_gpu_blocks"]),
+            },
+            step_on=500,
+            goal="12,000 req/s",
+        )
+        for case in hashed
+    ]
+
+
 def cases() -> list[Case]:
     """All rows, in the order of the table."""
-    plain: dict[str, int | bool] = {
+    plain: Options = {
         "num_gpu_blocks": 19_000,
         "max_model_len": 16_384,
         "enable_prefix_caching": False,
     }
     cached = plain | {"enable_prefix_caching": True}
-    tight = {"num_gpu_blocks": 6_000}
+    tight: Options = {"num_gpu_blocks": 6_000}
     azure_options, azure_cost = logs_options("azure_0_600")
     moon_options, moon_cost = logs_options("mooncake_0_200")
     law = "log-normal 512 + 256 tokens"
@@ -169,6 +223,30 @@ def cases() -> list[Case]:
         goal="ratio 8, 30,000 req/s (aim 50,000)",
     )
     with_cache = replace(base, num_requests=30_000, options=cached, step_on=1500)
+    hashed = [
+        replace(
+            with_cache,
+            name="chat-light",
+            about=f"{chat}, 4/s, 19,000 blocks",
+            trace=chats(4, 60),
+            goal="ratio 8, 15,000 req/s (aim 20,000)",
+        ),
+        replace(
+            with_cache,
+            name="chat-over",
+            about=f"{chat}, 40/s, 19,000 blocks",
+            trace=chats(40, 5),
+            goal="ratio 8, 15,000 req/s (aim 20,000)",
+        ),
+        replace(
+            with_cache,
+            name="chat-tight",
+            about=f"{chat}, 40/s, 6,000 blocks",
+            trace=chats(40, 5),
+            options=cached | tight,
+            goal="ratio 8, 15,000 req/s (aim 20,000)",
+        ),
+    ]
     return [
         base,
         replace(base, name="over", about=f"{law}, 40/s, 19,000 blocks", trace=lognormal(40)),
@@ -199,28 +277,9 @@ def cases() -> list[Case]:
             step_on=0,
             goal="us/req <= 1.2 x light",
         ),
-        replace(
-            with_cache,
-            name="chat-light",
-            about=f"{chat}, 4/s, 19,000 blocks",
-            trace=chats(4, 60),
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
-        ),
-        replace(
-            with_cache,
-            name="chat-over",
-            about=f"{chat}, 40/s, 19,000 blocks",
-            trace=chats(40, 5),
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
-        ),
-        replace(
-            with_cache,
-            name="chat-tight",
-            about=f"{chat}, 40/s, 6,000 blocks",
-            trace=chats(40, 5),
-            options=cached | tight,
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
-        ),
+        *hashed,
+        *radix_cases(hashed),
+        *reserved_cases(base),
         Case(
             "mooncake",
             "Mooncake conversation, first 45 min, 24,000 blocks",

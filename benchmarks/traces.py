@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 100_000
 GOALS: Final = {"csv": 300_000, "parquet": 1_000_000}
-"""Rows per CPU second that issue 3 asks for."""
+"""Rows per CPU second that are aimed for."""
 
 
 def chunks(rows: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:

@@ -170,6 +170,7 @@ def _compared(
             closed=is_closed(arguments),
             think_time=arguments.think_time,
             num_users=arguments.users,
+            timeout=arguments.timeout,
             on_progress=progress,
         )
 

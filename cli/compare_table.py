@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.cli.table import WIDTH, number, seconds, wrapped
+from kvsim.sim.comparison_reference import differences_to_lru, is_reference
 from kvsim.sim.memory_shares import STATES
 
 if TYPE_CHECKING:
@@ -16,26 +17,40 @@ if TYPE_CHECKING:
 
 _LABEL: Final = 20
 _CELL: Final = 12
+_WIDEST_HEADING: Final = 18
+_TOLD: Final = {
+    "hit_percent": ("hit rate", " points"),
+    "ttft_s_p50": ("TTFT p50", "s"),
+    "ttft_s_p99": ("TTFT p99", "s"),
+    "steady_requests_per_s": ("steady rate", " requests/s"),
+    "goodput_requests_per_s": ("goodput", " requests/s"),
+}
 _BETTER_STATES: Final = {"token": max, "reserved": min, "internal": min, "external": min}
 
 
 class Line(NamedTuple):
-    """One metric of all rows; ``best`` picks the best value where one is better than another."""
+    """One metric of all rows; ``best`` picks the best value where one is better than another.
+
+    ``rivals``: the rows among which the best is sought; ``None`` = all.
+    """
 
     section: str
     label: str
     values: list[Any]
     show: Callable[[Any], str]
     best: Callable[..., Any] | None = None
+    rivals: Sequence[bool] | None = None
 
     def cells(self) -> list[tuple[str, bool]]:
         """Shown values, and whether each is the best; none is where all are shown alike."""
         shown = [self.show(value) for value in self.values]
-        known = [value for value in self.values if value is not None]
-        if self.best is None or len({*shown} - {"-"}) < 2:
+        rivals = self.rivals or [True] * len(shown)
+        pairs = list(zip(self.values, rivals, strict=True))
+        known = [value for value, rival in pairs if rival and value is not None]
+        if self.best is None or len({self.show(value) for value in known}) < 2:
             return [(text, False) for text in shown]
         best = self.show(self.best(known))
-        return [(text, text == best) for text in shown]
+        return [(text, rival and text == best) for text, rival in zip(shown, rivals, strict=True)]
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
@@ -59,6 +74,8 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     text += [""]
     for row in rows:
         text += wrapped(_short(row.name), row.verdict["text"])
+    for difference in differences_to_lru(rows):
+        text += wrapped(_short(difference["name"]), _difference(difference))
     for note in notes_of(comparison):
         text += wrapped("note", note)
     return text
@@ -102,13 +119,17 @@ def _block(headings: Sequence[list[str]], width: int) -> list[str]:
 
 
 def _heading(name: str) -> list[str]:
-    """Lines of a name: the allocator, then one varied key (without its table) a line."""
-    parts = name.split(", ")
-    return [part.partition(".")[2] if "=" in part else part for part in parts]
+    """Lines of a name: the allocator, then one varied key (without its table) a line, or two."""
+    lines = []
+    for part in name.split(", "):
+        text = part.partition(".")[2] if "=" in part else part
+        key, equals, value = text.partition("=")
+        lines += [key + equals, value] if equals and len(text) > _WIDEST_HEADING else [text]
+    return lines
 
 
 def _short(name: str) -> str:
-    return " ".join(_heading(name))
+    return " ".join(_heading(name)).replace("= ", "=")
 
 
 def _cut(text: str, width: int) -> str:
@@ -128,7 +149,14 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
         for label, name in (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
         for statistic in ("p50", "p99")
     ]
-    return [
+    overtaken = []
+    if any(row.metrics["most_overtaken"] for row in rows):
+        overtaken = [
+            metric("longest wait", "longest_wait_s", seconds, min),
+            metric("starved", "starved", best=min),
+        ]
+    rivals = [not is_reference(row) for row in rows]
+    lines = [
         *_states(rows, "KV while waiting", "while_waiting", _BETTER_STATES),
         *_states(rows, "KV all time", "all_time", {}),
         metric("finished", "finished"),
@@ -137,11 +165,13 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
         metric("peak running", "peak_running"),
         metric("steady requests/s", "steady_requests_per_s", best=max),
         *latencies,
+        *overtaken,
         metric("goodput requests/s", "goodput_requests_per_s", best=max),
         metric("preemptions", "preemptions", best=min),
         metric("hit rate, %", "hit_percent", best=max),
         Line("", "verdict", [row.verdict["kind"] for row in rows], str),
     ]
+    return [line._replace(rivals=rivals) for line in lines]
 
 
 def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, Any]) -> list[Line]:
@@ -151,6 +181,18 @@ def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, An
         values = [None if share is None else sum(share[part] for part in parts) for share in shares]
         lines.append(Line(section, state, values, _percent, better.get(state)))
     return lines
+
+
+def _difference(difference: dict[str, Any]) -> str:
+    """Signed differences to LRU in words; those that are undefined are left out."""
+    told = []
+    for name, (label, unit) in _TOLD.items():
+        value = difference["metrics"][name]
+        if value is not None:
+            amount = seconds(abs(value)) if unit == "s" else number(abs(value)) + unit
+            told.append(f"{label} {'-' if value < 0 else '+'}{amount}")
+    against = f"against {_short(difference['against'])}, which does not read the future"
+    return f"{', '.join(told)} {against}; a difference, no bound"
 
 
 def _percent(share: float | None) -> str:

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
-from kvsim.cli import calibrate, compare, completion, plan, simulate, trace, validate
+from kvsim.cli import calibrate, compare, completion, explain, plan, policy, simulate, trace, validate
 from kvsim.cli import list as list_command
 
 if TYPE_CHECKING:
@@ -32,7 +32,18 @@ class Command(Protocol):
         """Declare the command and its handler."""
 
 
-COMMANDS: Final = (plan, simulate, compare, list_command, trace, calibrate, validate, completion)
+COMMANDS: Final = (
+    plan,
+    simulate,
+    compare,
+    explain,
+    list_command,
+    trace,
+    calibrate,
+    validate,
+    policy,
+    completion,
+)
 
 
 class _Parser(argparse.ArgumentParser):

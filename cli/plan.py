@@ -76,11 +76,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _swap(scenario: Scenario, request: PoolRequest, pool: Pool) -> dict[str, Any] | None:
     """Swapping against recomputing, where there is swap space."""
-    if not request.swap_bytes:
+    from kvsim.sim.kv_layout import BlockLayout
+
+    has_link = scenario.cost.swap_bytes_per_s or request.hardware.host_link_bytes_per_s
+    if not request.swap_bytes or not has_link or not isinstance(pool.layout, BlockLayout):
         return None
     from dataclasses import asdict
 
     from kvsim.sim.cost_sources import build_cost
+    from kvsim.sim.host_link import host_link
     from kvsim.sim.swap import swap_cost
 
     source = "auto" if scenario.cost.source == "linear" else scenario.cost.source
@@ -92,8 +96,10 @@ def _swap(scenario: Scenario, request: PoolRequest, pool: Pool) -> dict[str, Any
         weight_dtype=request.weight_dtype,
         kv_dtype=request.kv_dtype,
     )
-    found = swap_cost(request, pool.shares[pool.binding].model, cost)
-    return None if found is None else asdict(found)
+    link = host_link(scenario, request.hardware, pool)
+    given = scenario.cost.swap_alpha_ps is not None and scenario.cost.swap_bytes_per_s is not None
+    found = asdict(swap_cost(request, pool.layout, link, cost))
+    return found | {"link": str(link) if given else f"{link}, assumed"}
 
 
 def _match(request: PoolRequest, pool: Pool, log: StartupLog | None) -> list[dict[str, Any]]:

@@ -213,8 +213,8 @@ def swap_lines(document: Document) -> list[str]:
         lines += labelled(
             "swap or recompute",
             f"{swap['tokens']:,} tokens: out and in {seconds(swap['swap_s'])} over the host link"
-            f" (datasheet), recompute {seconds(swap['recompute_s'])} ({swap['cost']}); swapping"
-            f" {pays}",
+            f" ({swap['link']}), recompute {seconds(swap['recompute_s'])} ({swap['cost']});"
+            f" swapping {pays}",
         )
     return lines
 

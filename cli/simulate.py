@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,8 +12,10 @@ from kvsim.cli.trace_options import (
     add_loop_options,
     add_reading_options,
     check_seed,
+    check_users,
     is_closed,
     read_with_options,
+    reading_options,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +79,12 @@ def add_trace_options(group: argparse._ArgumentGroup) -> None:
         "fast",
     )
     group.add_argument(
+        "--timeout",
+        metavar="TIME",
+        help="clients give a request up so long after it arrives (30s, 500ms, 5min), where the "
+        "trace does not say it",
+    )
+    group.add_argument(
         "--assume-max-tokens",
         default="model",
         metavar="RULE",
@@ -127,13 +136,17 @@ def check_trace_options(arguments: argparse.Namespace) -> None:
     """Refuse at once what needs no trace to be refused: a large one takes minutes to read."""
     from kvsim.traces.closed_loop import ThinkRule
     from kvsim.traces.max_tokens import MaxTokensRule
+    from kvsim.traces.patience import parse_timeout
     from kvsim.traces.rate_scale import parse_rate_scale
 
     check_seed(arguments.seed)
+    check_users(arguments)
     parse_rate_scale(arguments.rate_scale)
     MaxTokensRule.parse(arguments.assume_max_tokens)
     if arguments.think_time is not None:
         ThinkRule.parse(arguments.think_time)
+    if arguments.timeout is not None:
+        parse_timeout(arguments.timeout)
 
 
 def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) -> Run:
@@ -142,7 +155,7 @@ def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) 
     from kvsim.sim.run import simulate
 
     with Progress("requests") as progress:
-        return simulate(
+        result = simulate(
             trace,
             scenario,
             step=arguments.step,
@@ -153,8 +166,11 @@ def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) 
             closed=is_closed(arguments),
             think_time=arguments.think_time,
             num_users=arguments.users,
+            timeout=arguments.timeout,
             on_progress=progress,
         )
+    source: dict[str, object] = {"path": arguments.trace, "options": reading_options(arguments)}
+    return replace(result, source=source)
 
 
 def scenario_of(arguments: argparse.Namespace) -> Scenario:

@@ -140,9 +140,33 @@ def _shares(parts: Iterable[Section], state: str) -> list[str]:
     return [f"{part['states_percent'][state]:.2f} %" if part["seconds"] else "-" for part in parts]
 
 
+def _swapping(preempted: Section, host: Section) -> list[str]:
+    """Lines on host memory, where anybody went there or could have."""
+    by_mode, auto = preempted["by_mode"], preempted["auto"]
+    lines = []
+    if by_mode["swap"] or host["times_full"]:
+        lines += wrapped(
+            "  swapped",
+            f"{number(by_mode['swap'])} of them, {number(host['times_full'])} more found the host "
+            f"full; out {host['swapped_out_bytes'] / _GIB:.2f} GiB, back "
+            f"{host['swapped_in_bytes'] / _GIB:.2f} GiB, copies took {seconds(host['copying_s'])}",
+        )
+        lines += wrapped(
+            "  host memory",
+            f"mean {host['mean_bytes'] / _GIB:.2f} GiB, peak {host['peak_bytes'] / _GIB:.2f} GiB",
+        )
+    if auto is not None:
+        lines += wrapped(
+            "  auto was right",
+            f"{number(auto['percent_right'])} % of {number(auto['judged'])} choices whose victim "
+            "came back",
+        )
+    return lines
+
+
 def _events(summary: Section) -> list[str]:
     cache, preempted, stalls = summary["cache"], summary["preemptions"], summary["stalls"]
-    cost, waited = summary["cost"], summary["waited_s"]
+    cost, waited, prediction = summary["cost"], summary["waited_s"], summary["prediction"]
     causes = ", ".join(f"{cause} {seconds(waited[cause])}" for cause in waited)
     return [
         *wrapped(
@@ -155,15 +179,55 @@ def _events(summary: Section) -> list[str]:
             f"{number(preempted['count'])} ({number(preempted['requests'])} requests), "
             f"{number(preempted['recomputed_tokens'])} tokens recomputed",
         ),
+        *_swapping(preempted, summary["host"]),
+        *_relocations(summary["relocations"]),
         *wrapped(
             "stalls users saw",
             f"{number(stalls['count'])}, {seconds(stalls['seconds'])} in all, "
             f"longest {seconds(stalls['longest_s'])}",
         ),
         *wrapped("waited (request-s)", causes),
+        *wrapped("longest wait", _longest_wait(summary["queue"])),
+        *(wrapped("predicted lengths", _prediction(prediction)) if prediction else ()),
         *wrapped(
             "step cost",
             f"{cost['source']}; {number(cost['percent_outside'])} % of "
             f"{number(cost['steps'])} steps outside its measured range",
         ),
     ]
+
+
+def _relocations(moves: Section | None) -> list[str]:
+    """Line of an allocator whose runs may be outgrown or slid."""
+    if moves is None:
+        return []
+    return wrapped(
+        "reservations",
+        f"outgrown: {number(moves['grown_in_place'])} grew in place, {number(moves['moved'])} "
+        f"moved, {number(moves['preempted'])} preempted; {number(moves['slid'])} slid; "
+        f"{(moves['moved_bytes'] + moves['slid_bytes']) / _GIB:.2f} GiB copied in "
+        f"{seconds(moves['copy_s'])}",
+    )
+
+
+def _longest_wait(queue: Section) -> str:
+    longest = seconds(queue["longest_wait_s"])
+    if not queue["most_overtaken"]:
+        return f"{longest}; nobody was overtaken by later arrivals"
+    return (
+        f"{longest}; overtaken by up to {number(queue['most_overtaken'])} later arrivals, "
+        f"{number(queue['starved_percent'])} % of the requests by more than "
+        f"{number(queue['starved_after'])} (starved)"
+    )
+
+
+def _prediction(prediction: Section) -> str:
+    rank, parts = prediction["rank_correlation"], []
+    for way in ("over", "under"):
+        mean = prediction[f"{way}_mean_tokens"]
+        by = f" by {number(mean)} tokens in the mean" if mean is not None else ""
+        parts.append(f"{number(prediction[f'{way}_percent'])} % {way}{by}")
+    return (
+        f"{prediction['predictor']}: rank correlation "
+        f"{'-' if rank is None else number(rank)}, {', '.join(parts)}"
+    )

@@ -41,7 +41,7 @@ def wrapped(
     lines = textwrap.wrap(
         _WITH_UNIT.sub(rf"\1{_GLUE}\2", text),
         width,
-        initial_indent=f"{label:<{first_width - 1}} " if first_width else label,
+        initial_indent=f"{label:<{first_width}}" if len(label) < first_width else f"{label} ",
         subsequent_indent=" " * (first_width + hang),
         break_long_words=False,
         break_on_hyphens=False,

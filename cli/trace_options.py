@@ -79,11 +79,71 @@ def is_closed(arguments: argparse.Namespace) -> bool:
     return str(arguments.arrivals).strip() == "closed"
 
 
+def check_users(arguments: argparse.Namespace) -> None:
+    """Refuse a number of users that is none, and options that say nothing beside users."""
+    if arguments.users is None:
+        return
+    if arguments.users < 1:
+        raise ValueError(f"--users is {arguments.users}; it must be at least 1")
+    given = {
+        "--arrivals": str(arguments.arrivals or "recorded").strip() not in ("recorded", "closed"),
+        "--rate": arguments.rate is not None,
+        "--session-starts": arguments.session_starts is not None,
+        "--session-rate": arguments.session_rate is not None,
+        "--rate-scale": arguments.rate_scale != "1",
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise ValueError(
+                f"{option} says when requests arrive, and users send their next one when the one "
+                f"before is answered: leave out {option} or --users"
+            )
+
+
 def check_seed(seed: int) -> int:
     """Return a seed that generators take; ValueError for others."""
     if seed < 0:
         raise ValueError(f"--seed is {seed}; allowed are whole numbers from 0")
     return seed
+
+
+_READING = (
+    "format",
+    "limit",
+    "sort",
+    "on_bad_row",
+    "arrivals",
+    "rate",
+    "session_starts",
+    "session_rate",
+    "output_tokens",
+    "answers",
+    "spread_ties",
+)
+
+
+def reading_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """How a trace was read, for :func:`read_as_before`: what was given, without the defaults."""
+    usual = vars(_reading_parser().parse_args([]))
+    given = {name: getattr(arguments, name) for name in _READING}
+    if getattr(arguments, "users", None) is not None:
+        given["users"] = arguments.users
+    return {name: value for name, value in given.items() if value != usual.get(name)}
+
+
+def read_as_before(path: str | Path, options: dict[str, object], seed: int) -> Trace:
+    """Read a trace as an earlier command did; no receipt is printed."""
+    arguments = _reading_parser().parse_args([])
+    vars(arguments).update({"users": None, "seed": seed}, **options)
+    return read_with_options(path, arguments, quiet=True)
+
+
+def _reading_parser() -> argparse.ArgumentParser:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    add_reading_options(parser.add_argument_group())
+    return parser
 
 
 def read_with_options(

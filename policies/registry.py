@@ -27,11 +27,27 @@ GROUP: Final = "kvsim.policies"
 
 
 class Registry(Generic[T_co]):
-    """One kind of policy, such as ``batching``: ``kind`` is its name in messages and plug-ins."""
+    """One kind of policy, such as ``batching``.
 
-    def __init__(self, kind: str, builtins: Mapping[str, T_co]) -> None:
+    Parameters
+    ----------
+    kind
+        Name of the kind, in messages and in the names of entry points.
+    builtins
+        Policies (or factories) that are bundled, by name.
+    guard
+        Puts a stranger's policy under the rules of its kind (:mod:`kvsim.policies.guards`).
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        builtins: Mapping[str, T_co],
+        guard: Callable[[str, object], T_co] | None = None,
+    ) -> None:
         self.kind = kind
         self.builtins: Final = dict(builtins)
+        self._guard = guard
 
     def names(self) -> list[str]:
         """Built-in names in their order, then those of installed plug-ins."""
@@ -49,7 +65,8 @@ class Registry(Generic[T_co]):
             return self.builtins[name]
         plug_ins = self._plug_ins()
         if name in plug_ins or ":" in name:
-            return cast("T_co", _load(self.kind, plug_ins.get(name, name)))
+            found = load_policy(plug_ins.get(name, name))
+            return cast("T_co", found) if self._guard is None else self._guard(name, found)
         msg = (
             f"{self.kind} policy {name!r} is unknown; choose one of {', '.join(self.names())}, "
             "or module:name of your own"
@@ -66,14 +83,20 @@ class Registry(Generic[T_co]):
 
 
 def build(factory: Callable[[PolicyContext], P], context: PolicyContext) -> P:
-    """Build a policy for a run: the truth goes only to who declares ``uses_oracle = True``."""
+    """Build a policy for a run: truth and future are for who declares ``uses_oracle = True``."""
     if not getattr(factory, "uses_oracle", False):
-        context = replace(context, truth=None)
+        context = replace(context, truth=None, future=None)
     return factory(context)
 
 
-def _load(kind: str, value: str) -> object:
-    """Import ``module:name``, from the current folder too, as a script there would."""
+def load_policy(value: str) -> object:
+    """Import ``module:name``, from the current folder too, as a script there would.
+
+    Raises
+    ------
+    ValueError
+        Where it cannot be imported, or is nothing that can be called.
+    """
     module_name, _, name = value.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)
@@ -83,10 +106,10 @@ def _load(kind: str, value: str) -> object:
             found = getattr(found, part)
     except Exception as error:  # a stranger's module may raise anything
         raise ValueError(
-            f"{kind} policy {value!r} cannot be loaded: {type(error).__name__}: {error}"
+            f"policy {value!r} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
     finally:
         sys.path.remove(here)
     if not callable(found):
-        raise ValueError(f"{kind} policy {value!r} is {found!r}; expected a class or a function")
+        raise ValueError(f"policy {value!r} is {found!r}; expected a class or a function")
     return found

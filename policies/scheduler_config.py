@@ -20,13 +20,25 @@ class SchedulerConfig:
     ``num_gpu_blocks`` counts the null block. The last four fields are the rules that changed
     between vLLM versions; their defaults are those of 0.32.0.
 
+    With ``prefix = "radix"`` a block is a page of SGLang's radix tree, there is no null block, and
+    ``eviction`` says which node of the tree goes first.
+
     With ``allocator = "contiguous"`` the pool is counted in slots: ``block_size`` is 1, there is
     no null block, and ``reservation`` and ``placement`` say what a sequence takes and where.
     """
 
     allocator: str = "paged"
     reservation: str = "max"
+    reservation_margin: float = 1.0
+    """What predictions are multiplied with, where they are reserved."""
     placement: str = "buddy"
+    compaction: str = "none"
+    """``none``, or ``when-blocked``: runs slide for a head that has room in sum, but no hole."""
+    eviction: str = "lru"
+    eviction_capacity: float | None = None
+    """Most unreferenced blocks that stay cached; ``None``: what the pool has room for, ``inf``:
+    evicted content stays findable (``BlockPool``).
+    """
     batching: str = "mixed-running-first"
 
     block_size: int = 16
@@ -35,12 +47,32 @@ class SchedulerConfig:
     max_num_seqs: int = 256
     max_model_len: int = 4096
     enable_prefix_caching: bool = True
+    prefix: Literal["hash", "radix"] = "hash"
+    """Index of cached prefixes."""
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     policy: str = "fcfs"
-    """Queue order: ``fcfs`` or ``priority``."""
+    """Queue order, by name; what follows are the parameters of some of them."""
+    queue_ageing: float = 0.0
+    queue_lpm_max_waiting: int | None = 128
+    queue_quantum: int = 2048
+    predictor: str = "none"
+    """Length predictor, by name; what follows are the parameters of some of them."""
+    predictor_error: float = 0.5
+    predictor_bucket_bounds: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)
+    predictor_bucket_error: float = 0.0
+    predictor_quantile: float = 0.5
+    predictor_prior: int = 512
+    victim: str = "by-queue"
+    """Who is preempted: a name of :data:`kvsim.policies.preemption.VICTIMS`."""
+    preemption_mode: str = "recompute"
+    """What becomes of its KV: a name of :data:`kvsim.policies.preemption.MODES`."""
+    num_host_blocks: int = 0
+    """Room in host memory for swapped blocks."""
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
+    reserve_predicted_output: bool = False
+    """Admission keeps room for the predicted rest of all answers that run."""
     async_scheduling: bool = False
     prefix_cache_retention_interval: int | None = None
     """``None``: every full block of a window group gets a key; 0: only those a resume needs."""
@@ -54,10 +86,29 @@ class SchedulerConfig:
     victim_moves_position: Literal["always", "scheduled"] = "always"
     """Priority: the walk's position moves back for any earlier victim, or only a scheduled one."""
 
+    prefill_rule: str = "new-token-ratio"
+    """``prefill-first``: what may enter, by ``new-token-ratio`` (SGLang) or ``watermark`` (v0)."""
+    max_prefill_tokens: int = 16384
+    new_token_ratio: float = 0.7
+    min_new_token_ratio_factor: float = 0.14
+    new_token_ratio_decay_steps: int = 600
+    retract_decode_steps: int = 20
+    clip_max_new_tokens: int = 4096
+    max_batch_total_tokens: int | None = None
+    """``token-budget``: ``None`` is the whole pool."""
+    waiting_served_ratio: float = 0.3
+    max_waiting_tokens: int = 20
+    pad_to_longest: bool = False
+
     @property
     def num_null_blocks(self) -> int:
-        """Blocks of the pool that hold nothing: vLLM's null block, 0 without block tables."""
-        return int(self.allocator == "paged")
+        """Blocks of the pool that hold nothing: vLLM's null block, 0 without its block tables."""
+        return int(self.allocator != "contiguous" and self.prefix == "hash")
+
+    @property
+    def promises_longest_end(self) -> bool:
+        """Whether a request enters only when memory is there for all that its client allows."""
+        return self.batching in {"no-evict", "token-budget"}
 
     @property
     def usable_blocks(self) -> int:

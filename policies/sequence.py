@@ -7,7 +7,10 @@ leak its length.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
+
+from kvsim.policies.token_run import TokenRun
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -19,11 +22,17 @@ class Sequence:
 
     ``known`` = prompt + sampled tokens; ``computed`` = leading tokens that have KV, or are
     promised it by a step already scheduled; ``owed`` = tokens that steps in flight will sample;
-    ``in_flight`` = tokens those steps compute.
+    ``in_flight`` = tokens those steps compute; ``reserved`` = slots it owns, or owned last, where
+    an allocator reserves them.
+
+    ``public_keys``: ``(name, end)`` of leading stretches of tokens that others may have, too (see
+    :class:`~kvsim.policies.token_run.TokenRun`), names below 0, ends in tokens and at whole blocks.
+    What follows is the request's own.
     """
 
     __slots__ = (
-        "_public_keys",
+        "_ends",
+        "_names",
         "aborted",
         "arrival_ps",
         "computed",
@@ -41,6 +50,8 @@ class Sequence:
         "owed",
         "priority",
         "prompt_tokens",
+        "reserved",
+        "user",
     )
 
     def __init__(
@@ -51,7 +62,8 @@ class Sequence:
         prompt_tokens: int,
         max_tokens: int,
         priority: int,
-        public_keys: SequenceOf[Hashable],
+        public_keys: SequenceOf[tuple[int, int]],
+        user: str = "",
     ) -> None:
         self.index = index
         self.name = name
@@ -70,14 +82,24 @@ class Sequence:
         self.last_token_ps = -1
         self.last_token_stint = -1
         self.junction_blocks = 0
-        self._public_keys = public_keys
+        self.reserved = 0
+        self.user = user
+        self._names = (*(name for name, _ in public_keys), index)
+        self._ends = tuple(end for _, end in public_keys)
 
     def block_key(self, block: int, block_size: int) -> Hashable:
         """Key of full block ``block``; its tokens must be known."""
         assert (block + 1) * block_size <= self.known, "keys are hidden beyond the known tokens"
-        if block < len(self._public_keys):
-            return self._public_keys[block]
-        return (self.index, block)
+        return (self._names[bisect_right(self._ends, block * block_size)], block)
+
+    def run(self, num_tokens: int) -> TokenRun:
+        """First tokens as an index of token runs sees them; they must be known.
+
+        The run tells nothing of the stretches beyond.
+        """
+        assert num_tokens <= self.known, "tokens are hidden beyond the known ones"
+        last = bisect_right(self._ends, num_tokens - 1)
+        return TokenRun(self._names[: last + 1], (*self._ends[:last], num_tokens), 0, num_tokens)
 
     def __repr__(self) -> str:
         return f"<{self.name} known={self.known} computed={self.computed} owed={self.owed}>"

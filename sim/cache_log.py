@@ -8,10 +8,12 @@ prefilled and finishes, in that order; one that finds no room is started only.
 from __future__ import annotations
 
 import difflib
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.policies.allocators.radix_cache import RadixCache
+from kvsim.policies.eviction import make_order
+from kvsim.policies.scheduler_config import SchedulerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,8 +85,8 @@ def _check_operation(place: str, record: Mapping[str, Any], done: dict[str, str]
     done[name] = "no room" if record.get("failed") else operation
 
 
-def make_cache(given: Mapping[str, Any]) -> RadixCache:
-    """Build the empty cache that options describe.
+def cache_config(given: Mapping[str, Any]) -> SchedulerConfig:
+    """Engine options of the radix cache that a log's options describe.
 
     Raises
     ------
@@ -100,4 +102,17 @@ def make_cache(given: Mapping[str, Any]) -> RadixCache:
         if name != "policy" and (type(value) is not int or value < 1):
             msg = f"option {name} is {value!r}; allowed: a whole number from 1"
             raise ValueError(msg)
-    return RadixCache(given["pool_tokens"], given["page_size"], str(given["policy"]))
+    pool_tokens, page_size, policy = (
+        given[name] for name in ("pool_tokens", "page_size", "policy")
+    )
+    if pool_tokens % page_size:
+        msg = f"pool_tokens is {pool_tokens}; allowed are multiples of page_size {page_size}"
+        raise ValueError(msg)
+    make_order(str(policy))
+    return SchedulerConfig(
+        prefix="radix",
+        block_size=page_size,
+        num_gpu_blocks=pool_tokens // page_size,
+        eviction=policy,
+        max_model_len=sys.maxsize,
+    )

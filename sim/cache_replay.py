@@ -1,4 +1,4 @@
-"""Replaying recorded cache operations on our radix cache, up to the first difference.
+"""Replaying recorded cache operations on the radix allocator, up to the first difference.
 
 The log says which request starts, is prefilled and finishes when; so the cache is compared and no
 scheduler. A request takes room for its whole prompt and answer at its start, publishes its prompt
@@ -10,16 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.policies.allocators.token_run import TokenRun
-from kvsim.sim.cache_log import TOTALS, make_cache
+from kvsim.policies.allocators.radix import RadixAllocator
+from kvsim.policies.context import PolicyContext
+from kvsim.sim.cache_log import TOTALS, cache_config
 from kvsim.sim.difference import Difference, differing
+from kvsim.sim.requests import Requests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvsim.policies.allocators.radix_cache import Lease
+    from kvsim.policies.sequence import Sequence
     from kvsim.sim.cache_log import CacheLog
-    from kvsim.traces.trace import PrefixIds, Trace
+    from kvsim.traces.trace import Trace
 
 _FIELDS: Final = (  # causes before what follows from them
     "hit",
@@ -44,58 +46,68 @@ class CacheVerdict:
 
 
 class CacheReplay:
-    """Our cache, driven by one operation after the other; ``totals`` counts as the summary does."""
+    """The engines' allocator, driven by one operation after the other.
 
-    def __init__(self, trace: Trace, prefix: PrefixIds, options: Mapping[str, Any]) -> None:
-        self.cache = make_cache(options)
+    ``totals`` counts as the summary does.
+    """
+
+    def __init__(self, trace: Trace, options: Mapping[str, Any]) -> None:
+        config = cache_config(options)
+        self.allocator = RadixAllocator(PolicyContext(config))
         self.totals = dict.fromkeys(TOTALS, 0)
-        self._trace = trace
-        self._prefix = prefix
+        self._requests = Requests(trace, config, trace.output_tokens)
         self._rows = {trace.request_id(row): row for row in range(len(trace))}
-        self._leases: dict[str, Lease] = {}
+        self._live: dict[str, Sequence] = {}
 
     def do(self, operation: str, name: str) -> dict[str, Any]:
         """Do one operation of a request; return what the log should say about it."""
         self.totals["ops"] += 1
+        allocator, cache = self.allocator, self.allocator.cache
+        before = cache.num_deduplicated
         if operation == "start":
             record = self._start(name)
         elif operation == "prefilled":
-            prompt = self._known(name, 0)
-            record = {"duplicate": self.cache.publish(self._leases[name], prompt)}
+            allocator.set_keys(self._live[name], self._live[name].prompt_tokens)
+            record = {"duplicate": cache.num_deduplicated - before}
         else:
-            computed = self._known(name, self._num_output(name) - 1)
-            record = {"duplicate": self.cache.finish(self._leases.pop(name), computed)}
-        tree = self.cache.tree
+            sequence = self._live.pop(name)
+            sequence.known += self._num_output(name)
+            allocator.set_keys(sequence, sequence.known - 1)
+            allocator.finish(sequence)
+            record = {"duplicate": cache.num_deduplicated - before}
         return record | {
-            "free": self.cache.num_free,
-            "evictable": tree.num_evictable,
-            "protected": tree.num_protected,
+            "free": cache.num_free,
+            "evictable": cache.tree.num_evictable,
+            "protected": cache.tree.num_protected,
         }
 
     def __contains__(self, name: str) -> bool:
         return name in self._rows
 
     def _start(self, name: str) -> dict[str, Any]:
-        prompt = self._known(name, 0)
-        hit, needed, evicted, lease = self.cache.start(prompt, len(prompt) + self._num_output(name))
-        self.totals["evicted_tokens"] += sum(evicted)
-        if lease is None:
+        sequence = self._requests.sequence(self._rows[name])
+        hit = self.allocator.find_hit(sequence)
+        num_tokens = sequence.known + self._num_output(name)
+        refusal = self.allocator.refusal(sequence, hit, num_tokens - hit.tokens, idle=True)
+        admission = self.allocator.start(sequence, num_tokens)
+        failed = admission.lease is None
+        assert failed == (refusal is not None), f"{name} is refused with room, or without"
+        self.totals["evicted_tokens"] += sum(admission.evicted)
+        if failed:
             self.totals["failed"] += 1
         else:
-            self._leases[name] = lease
-            self.totals["hit_tokens"] += hit
-            self.totals["prompt_tokens"] += len(prompt)
-        return {"hit": hit, "need": needed, "evicted": evicted, "failed": lease is None}
+            self._live[name] = sequence
+            self.totals["hit_tokens"] += hit.tokens
+            self.totals["prompt_tokens"] += sequence.prompt_tokens
+        return {
+            "hit": hit.tokens,
+            "need": admission.needed_tokens,
+            "evicted": admission.evicted,
+            "failed": failed,
+        }
 
     def _num_output(self, name: str) -> int:
-        return int(self._trace.output_tokens[self._rows[name]])
-
-    def _known(self, name: str, num_output: int) -> TokenRun:
-        """Prompt and the first tokens of the answer."""
-        row, prefix = self._rows[name], self._prefix
-        ids = prefix.ids[prefix.offsets[row] : prefix.offsets[row + 1]].tolist()
-        num_tokens = int(self._trace.prompt_tokens[row]) + num_output
-        return TokenRun.of(tuple(ids), prefix.block_size).first(num_tokens)
+        return self._requests.num_outputs(self._rows[name])
 
 
 def replay_cache(
@@ -113,7 +125,7 @@ def replay_cache(
     if prefix is None or not prefix.covers_output:
         msg = f"trace {trace.name} has no block ids over prompts and answers"
         raise ValueError(msg)
-    replay = CacheReplay(trace, prefix, {**log.options, **(options or {})})
+    replay = CacheReplay(trace, {**log.options, **(options or {})})
     for number, theirs in enumerate(log.operations, 1):
         operation, name = theirs["op"], theirs["id"]
         if name not in replay:

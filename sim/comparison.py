@@ -10,6 +10,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
@@ -48,6 +49,7 @@ class Comparison:
             "schema": SCHEMA,
             "traces": [asdict(trace) for trace in self.traces],
             "rows": [row.to_json() for row in self.rows],
+            "differences_to_lru": differences_to_lru(self.rows),
             "notes": list(self.notes),
         }
 
@@ -66,6 +68,7 @@ def compare(
     closed: bool = False,
     think_time: str | None = None,
     num_users: int | None = None,
+    timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
@@ -93,6 +96,7 @@ def compare(
         "closed": closed,
         "think_time": think_time,
         "num_users": num_users,
+        "timeout": timeout,
     }
     traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
     for one in traces:
@@ -117,11 +121,13 @@ def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
     if trace.prefix is None:
         return
     configs = [set_up(scenario).config for scenario in scenarios.values()]
-    sizes = sorted({config.block_size for config in configs if config.enable_prefix_caching})
+    caching = [config for config in configs if config.enable_prefix_caching]
     named = trace.prefix.block_size
-    if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
-        raise ValueError(
-            f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its ids "
-            f"name {named} tokens, so below {named} a hit rate says nothing of the block size; "
-            f"take multiples of {named}, or one size"
-        )
+    for index in ("hash", "radix"):
+        sizes = sorted({config.block_size for config in caching if config.prefix == index})
+        if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
+            raise ValueError(
+                f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its "
+                f"ids name {named} tokens, so below {named} a hit rate says nothing of the block "
+                f"size; take multiples of {named}, or one size"
+            )

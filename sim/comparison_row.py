@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim import memory_shares
 from kvsim.sim.phases import Windows
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.run import Run
 
+_WAITS: Final = ("longest_wait_s", "most_overtaken", "starved")
 Shares = dict[str, float] | None
 """Fractions that add up to 1; ``None`` where no time passed."""
 
@@ -73,6 +74,7 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         for name in ("ttft_s", "tpot_s", "e2e_s")
         for statistic in ("mean", "p50", "p99")
     }
+    waits = {name: summary["queue"][name] for name in _WAITS}
     counts = {name: summary["requests"][name] for name in ("finished", "refused", "unfinished")}
     return {
         "pool_bytes": run.setup.pool.pool_bytes,
@@ -87,6 +89,9 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "output_tokens_per_s": summary["throughput"]["output_tokens_per_s"],
         **latencies,
         "goodput_requests_per_s": None if goodput is None else goodput["requests_per_s"],
+        **waits,
         "preemptions": summary["preemptions"]["count"],
+        "swaps": summary["preemptions"]["by_mode"]["swap"],
+        "copying_s": summary["host"]["copying_s"],
         "hit_percent": summary["cache"]["hit_percent"],
     }

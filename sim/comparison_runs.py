@@ -47,6 +47,7 @@ class Options(TypedDict):
     closed: bool
     think_time: str | None
     num_users: int | None
+    timeout: str | None
 
 
 class _Task(NamedTuple):

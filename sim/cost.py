@@ -54,6 +54,13 @@ class StepCost(Protocol):
         """
         ...
 
+    def copy_ps(self, num_tokens: int) -> int:
+        """Duration in ps of copying the KV of so many tokens to another place in the pool.
+
+        Proportional to the tokens. It is added to the step whose scheduling call asked for it.
+        """
+        ...
+
     def decode_run(self, num_decodes: int, context: int) -> DecodeRun:
         """Describe steps of ``num_decodes`` >= 1 decodes, the first with ``context`` in sum.
 
@@ -74,6 +81,7 @@ class LinearCost:
     per_prefill_token_ps: int = 0
     per_decode_seq_ps: int = 0
     per_context_token_ps: int = 0
+    per_copied_token_ps: int = 0
     name: str = "linear"
 
     def step(
@@ -96,6 +104,10 @@ class LinearCost:
             + self.per_decode_seq_ps * num_decodes
             + self.per_context_token_ps * context
         ), True
+
+    def copy_ps(self, num_tokens: int) -> int:
+        """See :class:`StepCost`."""
+        return self.per_copied_token_ps * num_tokens
 
     def decode_run(self, num_decodes: int, context: int) -> DecodeRun:
         """See :class:`StepCost`."""

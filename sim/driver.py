@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
-from kvsim.sim.engine_choice import can_leap
-from kvsim.sim.leaper import Leaper
+from kvsim.sim.engine_choice import can_leap, leaper_of
 from kvsim.sim.recorder import MAX_FLIPS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.session_driver import SessionDriver
@@ -33,7 +32,9 @@ if TYPE_CHECKING:
 
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
+    from kvsim.sim.host_link import HostLink
     from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.leaper import Leaper
     from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -171,6 +172,7 @@ def run(
     cost: StepCost,
     *,
     max_tokens: NDArray[np.int64],
+    seed: int = 0,
     step: bool = False,
     audit: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
@@ -178,6 +180,7 @@ def run(
     leap_listener: LeapListener | None = None,
     follow_ons: FollowOns | None = None,
     num_users: int | None = None,
+    link: HostLink | None = None,
 ) -> EngineRun:
     """Replay a trace against one engine.
 
@@ -188,25 +191,36 @@ def run(
     ----------
     max_tokens : int64, shape (n,)
         What the engine is told each request may generate (see ``assume_max_tokens``).
+    seed
+        Of policies that draw.
     on_progress : callable, optional
         Called after each boundary with (requests ended, requests in all).
     listener, leap_listener
         See what the stepper, or the leaper, decides; a ``listener`` makes the stepper run.
     follow_ons, num_users
         A closed loop: see :class:`~kvsim.sim.session_driver.SessionDriver`.
+    link
+        The way to host memory, where the options say that victims may be swapped.
     """
     requests = Requests(trace, config, max_tokens)
     span_ps = max(requests.arrival_ps, default=0)
-    max_flips = MAX_FLIPS if config.allocator == "paged" else None
+    grows_steadily = (config.allocator, config.batching) == ("paged", "mixed-running-first")
+    max_flips = MAX_FLIPS if grows_steadily else None
     recorder = Recorder(len(trace), span_ps, max_flips=max_flips)
     recorder.arrival_ps = requests.arrival_ps
     able, reason = can_leap(config, requests)
     engine: Stepper | Leaper
     if step or listener is not None or not able:
         reason = "asked for" if step or listener is not None else reason
-        engine = Stepper(config, cost, requests, recorder, audit=audit, listener=listener)
+        engine = Stepper(
+            config, cost, requests, recorder, seed=seed, audit=audit, listener=listener, link=link
+        )
     else:
-        engine = Leaper(config, cost, requests, recorder, audit=audit, listener=leap_listener)
+        leaper = leaper_of(config)
+        assert leaper is not None, "what can be leapt has a leaper"
+        engine = leaper(
+            config, cost, requests, recorder, seed=seed, audit=audit, listener=leap_listener
+        )
     on_boundary = None
     if on_progress is not None:
 
@@ -238,8 +252,8 @@ def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
         driver.run()
     except OverflowError:
         raise ValueError(
-            "the simulated time passes 106 days, the most that can be told: the load, or a step's "
-            "cost, is far beyond what the engine can serve"
+            "the simulated time passes 106 days, the most that can be told: the load, a delay or a "
+            "step's cost is far beyond what the engine can serve"
         ) from None
     finally:
         if previous is not None:

@@ -6,13 +6,18 @@ the entry point, the block size and asynchronous scheduling follow the platform.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.eviction import uses_oracle
+from kvsim.policies.predictor import PREDICTORS
+from kvsim.sim.batching_checks import batching_keys_set_aside
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import build_cost, own_attention_factor
 from kvsim.sim.hardware import load_hardware, server_defaults
+from kvsim.sim.host_link import host_link, swap_notes
 from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.memory_terms import PoolRequest
@@ -22,12 +27,13 @@ from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool import plan
 from kvsim.sim.preset import check_known_to_engine
 from kvsim.sim.profile import layout_name
-from kvsim.sim.scenario_checks import check_reservation, keys_set_aside
+from kvsim.sim.scenario_checks import check_copy_cost, check_reservation, keys_set_aside
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.hardware import HardwareSpec
+    from kvsim.sim.host_link import HostLink
     from kvsim.sim.memory_terms import MemoryTerm
     from kvsim.sim.models import ModelSpec
     from kvsim.sim.pool import Pool
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
 
 _BLOCK_SIZE: Final = 16
 _BLOCK_SIZE_ON_CPU: Final = 128
+_PAGE_SIZE: Final = 1
+"""Tokens a page of a radix tree (SGLang 0.5.23)."""
 _OFFLINE_BUDGETS: Final = {8192: 16384, 2048: 8192}
 """Token budget of the offline entry point, by that of the API server."""
 
@@ -43,7 +51,8 @@ _OFFLINE_BUDGETS: Final = {8192: 16384, 2048: 8192}
 class EngineSetup:
     """What an engine runs with.
 
-    ``pool_terms`` are the lines of the pool's plan; ``notes`` are sentences the user should see.
+    ``pool_terms`` are the lines of the pool's plan; ``notes`` are sentences the user should see;
+    ``link`` is there where victims may be swapped.
     """
 
     config: SchedulerConfig
@@ -51,6 +60,7 @@ class EngineSetup:
     pool: PoolShape
     pool_terms: tuple[MemoryTerm, ...] = ()
     notes: tuple[str, ...] = ()
+    link: HostLink | None = None
 
 
 def set_up(scenario: Scenario) -> EngineSetup:
@@ -69,6 +79,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
     seats, budget = default_batch(hardware, scenario.engine.entry_point)
     pool = plan(request)
     layout = _simulated_layout(scenario, model, pool)
+    swaps = scenario.preemption.mode != "recompute"
     config = scenario.scheduler_config(
         block_size=pool.block_size,
         num_gpu_blocks=pool.num_blocks,
@@ -77,6 +88,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         max_model_len=model.max_position,
         async_scheduling=hardware.kind != "cpu",
         groups=layout.kv_groups,
+        num_host_blocks=scenario.preemption.swap_space_bytes // pool.block_bytes if swaps else 0,
     )
     check_reservation(config)
     shape = PoolShape(
@@ -87,8 +99,15 @@ def set_up(scenario: Scenario) -> EngineSetup:
         num_null_blocks=config.num_null_blocks,
     )
     cost = _cost(scenario, model, hardware, config)
-    notes = (*keys_set_aside(scenario), *_notes(config, model, pool))
-    return EngineSetup(config, cost, shape, pool.terms, notes)
+    link = host_link(scenario, hardware, pool) if swaps else None
+    notes = (
+        *keys_set_aside(scenario),
+        *batching_keys_set_aside(scenario),
+        *_notes(config, model, pool),
+    )
+    if link is not None:
+        notes += swap_notes(scenario, link, config.num_host_blocks)
+    return EngineSetup(config, cost, shape, pool.terms, notes, link)
 
 
 def default_batch(hardware: HardwareSpec, entry_point: str) -> tuple[int, int]:
@@ -142,9 +161,11 @@ def pool_request(scenario: Scenario) -> PoolRequest:
 
 
 def _block_size(scenario: Scenario, hardware: HardwareSpec) -> int:
-    """Tokens a block: given, or vLLM's default; contiguous pools are counted in slots."""
+    """Tokens a block: given, or the engine's default; contiguous pools are counted in slots."""
     if scenario.allocator.kind == "contiguous":
         return 1
+    if scenario.allocator.prefix == "radix":
+        return scenario.engine.block_size or _PAGE_SIZE
     default = _BLOCK_SIZE_ON_CPU if hardware.kind == "cpu" else _BLOCK_SIZE
     return scenario.engine.block_size or default
 
@@ -181,10 +202,12 @@ def _cost(
         "per_prefill_token": cost.per_prefill_token_ps,
         "per_decode_seq": cost.per_decode_seq_ps,
         "per_context_token": cost.per_context_token_ps,
+        "per_copied_token": cost.per_copied_token_ps,
     }
     if cost.source == "linear":
         if not any(by_hand.values()):
             raise ValueError("cost.source = 'linear' needs cost.base or another term above 0")
+        check_copy_cost(scenario)
         if cost.attention_factor == "own":
             raise ValueError("cost.attention_factor = 'own' needs a profile, not source 'linear'")
         return LinearCost(
@@ -192,6 +215,7 @@ def _cost(
             per_prefill_token_ps=cost.per_prefill_token_ps or 0,
             per_decode_seq_ps=cost.per_decode_seq_ps or 0,
             per_context_token_ps=cost.per_context_token_ps or 0,
+            per_copied_token_ps=cost.per_copied_token_ps or 0,
         )
     for name, value in by_hand.items():
         if value is not None:
@@ -231,6 +255,21 @@ def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, 
         notes.append(
             f"uses oracle knowledge: allocator.reservation = {config.reservation!r} knows the true "
             "length of every answer"
+        )
+    if getattr(PREDICTORS.find(config.predictor), "uses_oracle", False):
+        notes.append(
+            f"uses oracle knowledge: predictor.kind = {config.predictor!r} is made from the true "
+            "length of every answer"
+        )
+    if config.enable_prefix_caching and uses_oracle(config.eviction):
+        notes.append(
+            f"reads the future: eviction.policy = {config.eviction!r} knows the requests to come, "
+            "in the order of the trace; in an engine it is one more policy, not a bound"
+        )
+    if config.enable_prefix_caching and config.eviction_capacity == math.inf:
+        notes.append(
+            "eviction.capacity = inf: what the pool evicts comes back at no cost; a ceiling, not "
+            "an engine that can be built"
         )
     usable_tokens = config.usable_blocks * config.block_size
     if len(config.kv_groups) == 1 and usable_tokens < config.max_model_len:

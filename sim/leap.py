@@ -20,6 +20,12 @@ def steps_ps(first_ps: int, slope_ps: int, num_steps: int) -> int:
     return num_steps * first_ps + slope_ps * (num_steps * (num_steps - 1) // 2)
 
 
+def weighted_steps(first_ps: int, slope_ps: int, num_steps: int) -> int:
+    """Sum of ``j`` times the duration of step ``j``."""
+    pairs = num_steps * (num_steps - 1) // 2
+    return first_ps * pairs + slope_ps * (pairs * (2 * num_steps - 1) // 3)
+
+
 def steps_to_reach(first_ps: int, slope_ps: int, elapsed_ps: int) -> int:
     """Fewest steps that last at least ``elapsed_ps`` (``first_ps`` > 0); exact in integers."""
     if elapsed_ps <= 0:
@@ -86,9 +92,3 @@ def weighted_blocks(
         weighted += step_ps * last
         step_ps += slope_ps
     return weighted, last
-
-
-def blocks_taken(demand: Sequence[int], start: int, batch: int, num_steps: int) -> int:
-    """Blocks taken by ``num_steps`` calls from phase ``start`` on."""
-    turns, rest = divmod(num_steps, len(demand) // 2)
-    return turns * batch + sum(demand[start : start + rest])

@@ -24,21 +24,13 @@ class LeapCalls(LeapMembers):
         num_dropped = 0
         if flight is not None:
             num_dropped = self._foresee_endings(flight)
-        v, cache, block_size = self._v, self._cache, self._block_size
         self._cause = "step"
-        demand = self._demand[(v - 1) % block_size]
-        preempted = demand > cache.num_free
-        if preempted:
-            num_dropped -= self._preempt_for(demand, flight)
-        elif demand:
-            cache.take(demand)
+        preempted, victims_dropped = self._serve_decoding(flight)
+        num_dropped -= victims_dropped
         batch = self._batch
-        if preempted:
-            demand = self._demand[(v - 1) % block_size]
-        self._num_empty += demand * block_size - batch
         if self._num_contested:
             self._publish_contested()
-        context = batch * v - self._sum_x
+        context = batch * self._v - self._sum_x
         items: list[tuple[Member, int]] = []
         if self._partial is not None:
             preempted = not self._continue_partial(now_ps, items)
@@ -58,6 +50,20 @@ class LeapCalls(LeapMembers):
         else:
             self._leap(context)
         return True
+
+    def _serve_decoding(self, flight: Flight | None) -> tuple[bool, int]:
+        """Give decoding members their blocks: whether somebody gave way, and stop tokens lost."""
+        cache, block_size = self._cache, self._block_size
+        phase = (self._v - 1) % block_size
+        demand, num_dropped = self._demand[phase], 0
+        preempted = demand > cache.num_free
+        if preempted:
+            num_dropped = self._preempt_for(demand, flight)
+            demand = self._demand[phase]
+        elif demand:
+            cache.take(demand)
+        self._num_empty += demand * block_size - self._batch
+        return preempted, num_dropped
 
     def _tell_call(self, items: list[tuple[Member, int]]) -> None:
         v, prompts = self._v, self._requests.prompt_tokens
@@ -96,9 +102,11 @@ class LeapCalls(LeapMembers):
         """Give the sequence in mid-prefill its next chunk; False if it had to preempt itself."""
         member = self._partial
         assert member is not None
+        tokens = self._cut(member.known - member.computed, self._budget - self._batch)
+        if tokens == 0:
+            return True
         self._partial = None
-        tokens = min(member.known - member.computed, self._budget - self._batch)
-        blocks = -(-(member.computed + tokens) // self._block_size) - member.blocks
+        blocks = self._blocks_for(member, tokens)
         if blocks > self._cache.num_free:
             self._preempt(self._running.popitem()[1])
             return False
@@ -134,21 +142,33 @@ class LeapCalls(LeapMembers):
                 if not self._chunked:
                     self._cause = "budget"
                     return
-                tokens = budget
-            blocks = -(-tokens // block_size)
-            cause = self._refusal(found, blocks, known)
+                tokens = self._cut(tokens, budget)
+                if tokens == 0:
+                    self._cause = "budget"
+                    return
+            cause = self._refusal(member, found, tokens)
             if cause is not None:
                 self._cause = cause
                 return
             waiting.popleft()
             self._admit(member, found, now_ps)
-            self._serve(member, tokens, blocks, now_ps, items)
+            self._serve(member, tokens, self._blocks_for(member, tokens), now_ps, items)
             budget -= tokens
         self._cause = "step"
 
-    def _refusal(self, found: Found, blocks: int, known: int) -> str | None:
-        free = self._cache.num_free
-        chunk = blocks + found.num_free
+    def _cut(self, wanted: int, limit: int) -> int:
+        """Tokens of a chunk where a member could use ``wanted``."""
+        return min(wanted, limit)
+
+    def _blocks_for(self, member: Member, tokens: int) -> int:
+        """Blocks that a member in prefill lacks for its next chunk."""
+        computed, block_size = member.computed, self._block_size
+        return -(-(computed + tokens) // block_size) + -computed // block_size
+
+    def _refusal(self, member: Member, found: Found, tokens: int) -> str | None:
+        """Why the queue's head cannot enter with a first chunk of ``tokens``."""
+        free, known = self._cache.num_free, member.known
+        chunk = -(-tokens // self._block_size) + found.num_free
         self._head_needs = chunk
         if chunk > free:
             return "blocks"
@@ -167,7 +187,6 @@ class LeapCalls(LeapMembers):
         self._num_admitted += 1
         self._running[index] = member
         member.computed = hit_tokens = hit_blocks * self._block_size
-        member.blocks = hit_blocks
         recorder = self.recorder
         if self._listener is not None:
             resumed = member.preempted
@@ -189,15 +208,18 @@ class LeapCalls(LeapMembers):
         """Give a member in prefill its chunk and blocks."""
         if blocks:
             self._cache.take(blocks)
-            member.blocks += blocks
             member.last_block_ps = now_ps
         self._num_empty += blocks * self._block_size - tokens
         member.computed += tokens
         if self.caching:
-            self._cache.publish(member.holding, member.computed // self._block_size)
+            self._publish_chunk(member)
         if member.computed < member.known:
             self._partial = member
         items.append((member, tokens))
+
+    def _publish_chunk(self, member: Member) -> None:
+        """Give keys to the blocks that a chunk fills."""
+        self._cache.publish(member.holding, member.computed // self._block_size)
 
     def _single_step(self, items: list[tuple[Member, int]], batch: int, context: int) -> None:
         """Cost a step with prefill in it; those whose known tokens are computed sample."""

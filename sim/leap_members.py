@@ -58,7 +58,7 @@ class LeapMembers(LeapState):
             self._start_growing(member)
 
     def _leave(self, member: Member) -> None:
-        """The member decodes no more; its computed tokens and blocks are known again."""
+        """The member decodes no more; its computed tokens are known again."""
         x = member.x
         self._batch -= 1
         self._sum_x -= x
@@ -67,7 +67,6 @@ class LeapMembers(LeapState):
         self._demand[phase + self._block_size] -= 1
         member.decoding = False
         member.computed = self._v - 1 - x
-        member.blocks = -(-member.computed // self._block_size)
         if self._watched:
             self._stop_growing(member)
 
@@ -83,15 +82,16 @@ class LeapMembers(LeapState):
 
     def _give_up(self, member: Member, published: int, now_ps: int) -> None:
         """Release a member's blocks and account for the slots it never filled."""
-        slots = member.blocks * self._block_size - member.computed
+        blocks = -(-member.computed // self._block_size)
+        slots = blocks * self._block_size - member.computed
         self._num_empty -= slots
         if slots:
-            first = (member.blocks - 1) * self._block_size
+            first = (blocks - 1) * self._block_size
             taken_ps = member.last_block_ps
             if member.joined_at and first >= member.joined_at:
                 taken_ps = self._call_ps(member.x + first + 1)
             self.recorder.never(taken_ps, now_ps, slots)
-        self._cache.release(member.holding, member.blocks, published if self.caching else 0)
+        self._cache.release(member.holding, blocks, published if self.caching else 0)
 
     def _preempt_for(self, demand: int, flight: Flight | None) -> int:
         """Preempt from the end of the running list until the rest is served.
@@ -132,7 +132,7 @@ class LeapMembers(LeapState):
         self._give_up(member, published, now_ps)
         self.recorder.preempted(member.index, lost)
         member.order, member.preempted = -1, True
-        member.computed = member.blocks = member.joined_at = 0
+        member.computed = member.joined_at = 0
         self._waiting.appendleft(member.index)
 
     def _land(self, landed: Flight, now_ps: int) -> None:
@@ -185,13 +185,12 @@ class LeapMembers(LeapState):
                 users[segment] -= 1
 
     def _start_growing(self, member: Member) -> None:
-        holding, segments = member.holding, self._cache.segments
+        holding = member.holding
         for segment, leaves in holding.path[holding.place : -1]:
             if leaves <= holding.published:
                 continue
             self._growers.setdefault(segment, set()).add(member)
-            present = segments.get(segment)
-            if self._users[segment] > 1 or (present and present[-1].high > holding.published):
+            if self._users[segment] > 1 or self._cache.end_of(segment) > holding.published:
                 self._contest(member)
 
     def _stop_growing(self, member: Member) -> None:

@@ -9,18 +9,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.batching import IterationLevel, MixedRunningFirst, NoEvict
+from kvsim.policies.context import PolicyContext
+from kvsim.policies.eviction import make_order
+from kvsim.sim.block_cache import BlockCache
 from kvsim.sim.leap import (
-    blocks_taken,
     steps_ps,
     steps_to_reach,
     steps_within,
     weighted_blocks,
+    weighted_steps,
 )
+from kvsim.sim.next_use import NextUse
 from kvsim.sim.segment_cache import Holding, SegmentCache
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.eviction import EvictionOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.leap_listener import LeapListener
@@ -29,13 +38,16 @@ if TYPE_CHECKING:
     from kvsim.sim.segment_cache import Path
 
 NEVER = 1 << 62
+TOKEN_BUDGETS: Final[dict[str, Callable[[SchedulerConfig], int]]] = {
+    policy.name: policy.token_budget for policy in (MixedRunningFirst, IterationLevel, NoEvict)
+}
+"""Most tokens of a step, for each batching that is leapt through."""
 
 
 class Member:
     """One request in the engine; ``order`` is its admission number, -1 while it waits."""
 
     __slots__ = (
-        "blocks",
         "computed",
         "contested",
         "decoding",
@@ -54,7 +66,6 @@ class Member:
         self.index = index
         self.known = known
         self.computed = 0
-        self.blocks = 0
         self.x = 0
         self.joined_at = 0  # computed tokens when it began to decode
         self.order = -1
@@ -141,6 +152,7 @@ class LeapState:
         requests: Requests,
         recorder: Recorder,
         *,
+        seed: int = 0,
         audit: bool = False,
         listener: LeapListener | None = None,
     ) -> None:
@@ -151,7 +163,7 @@ class LeapState:
         self._num_evicted_told = 0
         self._cost = cost
         self._requests = requests
-        self._read_rules(config)
+        self._read_rules(config, seed)
         self._waiting: deque[int] = deque()
         self._members: dict[int, Member] = {}  # those that have been the queue's head
         self._running: dict[int, Member] = {}  # in order of admission
@@ -188,18 +200,28 @@ class LeapState:
         self._num_contested = 0
         self._newly_contested: list[Member] = []
 
-    def _read_rules(self, config: SchedulerConfig) -> None:
+    def _make_cache(self, config: SchedulerConfig, seed: int) -> SegmentCache | BlockCache:
+        """Run-length for LRU, as that is exact; else block by block."""
+        start, capacity = self._paths.start, config.eviction_capacity
+        if not config.enable_prefix_caching or (config.eviction == "lru" and capacity is None):
+            return SegmentCache(self._num_blocks, start)
+        requests = self._requests
+        context = PolicyContext(config, seed=seed, truth=requests, future=NextUse(requests))
+        order: EvictionOrder[Block] = make_order(config.eviction, context)
+        return BlockCache(self._num_blocks, config.block_size, start, order, capacity)
+
+    def _read_rules(self, config: SchedulerConfig, seed: int) -> None:
         self._block_size = config.block_size
-        self._budget = config.max_num_batched_tokens
+        self._budget = TOKEN_BUDGETS[config.batching](config)
         self._seats = config.max_num_seqs
         self._max_model_len = config.max_model_len
         self._chunked = config.enable_chunked_prefill
         self._reserve = config.scheduler_reserve_full_isl
         self._watermark = int(config.watermark * config.num_gpu_blocks)
         self._lag = 1 if config.async_scheduling else 0
-        self._num_blocks = config.num_gpu_blocks - 1
+        self._num_blocks = config.usable_blocks
         self._paths = self._requests.paths
-        self._cache = SegmentCache(self._num_blocks, self._paths.start)
+        self._cache = self._make_cache(config, seed)
         prefix = self._requests.trace.prefix
         self.caching = config.enable_prefix_caching
         self._watched = self.caching and prefix is not None and prefix.covers_output
@@ -218,6 +240,10 @@ class LeapState:
         if not later:
             return call_ps
         return start_ps + steps_ps(first_ps, slope_ps, later - self._lag)
+
+    def _demand_of(self, v: int) -> int:
+        """Blocks that decoding members take in call ``v``."""
+        return self._demand[(v - 1) % self._block_size]
 
     def _public(self, computed: int) -> int:
         """Blocks with a key while a member decodes: async ones get theirs a token later."""
@@ -244,31 +270,30 @@ class LeapState:
         if self._lag:  # until the step in flight ends, memory is as after the first call
             self._account(self._leap_start_ps)
             v, steps = v + 1, steps - 1
-            self._advance(v, 1)
+            self._advance(v)
         since_ps = self._since_ps
         while recorder.crosses(since_ps, now_ps):
             span_ps = recorder.window_end(since_ps) - since_ps
             whole = steps_to_reach(first_ps, slope_ps, span_ps + 1) - 1
             if whole:
                 self._account_steps(v, whole, first_ps, slope_ps)
-                self._advance(v + whole, 1)
+                self._advance(v + whole)
             # one step across the edge
             self._account(self._since_ps + first_ps + slope_ps * whole)
             whole += 1
             v, steps, first_ps = v + whole, steps - whole, first_ps + slope_ps * whole
             since_ps = self._since_ps
             if steps:
-                self._advance(v, 1)
+                self._advance(v)
         if steps:
             self._account_steps(v, steps, first_ps, slope_ps)
         assert self._since_ps == now_ps, "a leap's steps and its boundary differ"
 
-    def _advance(self, v: int, calls: int) -> None:
-        """Calls ``v .. v + calls - 1`` take their blocks."""
-        phase = (v - 1) % self._block_size
-        blocks = blocks_taken(self._demand, phase, self._batch, calls)
+    def _advance(self, v: int) -> None:
+        """Call ``v`` takes its blocks."""
+        blocks = self._demand_of(v)
         self._cache.take(blocks)
-        self._num_empty += blocks * self._block_size - self._batch * calls
+        self._num_empty += blocks * self._block_size - self._batch
 
     def _account_steps(self, v: int, steps: int, first_ps: int, slope_ps: int) -> None:
         """Integrals over ``steps`` intervals inside one window; the first is after call ``v``.
@@ -277,8 +302,7 @@ class LeapState:
         """
         cache, block_size, batch = self._cache, self._block_size, self._batch
         demand, phase, empty = self._demand, v % block_size, self._num_empty
-        pairs = steps * (steps - 1) // 2
-        ps = steps * first_ps + slope_ps * pairs
+        ps = steps_ps(first_ps, slope_ps, steps)
         later_ps = first_ps + slope_ps
         taken_ps, last = weighted_blocks(demand, phase, steps - 1, later_ps, slope_ps)
         blank, cached = cache.num_blank, cache.num_cached
@@ -292,7 +316,7 @@ class LeapState:
             part_ps = steps_ps(first_ps, slope_ps, from_blank + 1)
             blank_ps = blank * part_ps - blank_taken_ps
             cached_ps = cached * ps + blank * (ps - part_ps) - (taken_ps - blank_taken_ps)
-        computed_ps = first_ps * pairs + slope_ps * (pairs * (2 * steps - 1) // 3)
+        computed_ps = weighted_steps(first_ps, slope_ps, steps)
         self._since_ps += ps
         self.recorder.sums(
             self._since_ps,
@@ -317,11 +341,16 @@ class LeapState:
             counts[member.x % self._block_size] += 1
         assert counts * 2 == self._demand, "phase histogram is off"
         assert len(self._running) <= self._seats, "more sequences than seats"
+        self._check_memory()
+
+    def _computed(self, member: Member) -> int:
+        """Tokens that a running member has computed after the last call."""
+        return self._v - member.x - (not self._leap_steps) if member.decoding else member.computed
+
+    def _check_memory(self) -> None:
         empty = unkeyed = 0
         for member in self._running.values():
-            computed = member.computed
-            if member.decoding:
-                computed = self._v - member.x - (not self._leap_steps)
+            computed = self._computed(member)
             blocks = -(-computed // self._block_size)
             empty += blocks * self._block_size - computed
             unkeyed += blocks - member.holding.published

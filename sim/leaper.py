@@ -17,6 +17,8 @@ in the budget as seats (so every running sequence is served), freed blocks witho
 front of the queue. A head that does not fit stays out until something is freed: free memory only
 falls in a leap and the head's hits never fall slower than that.
 
+Contiguous reservations, which decoding adds nothing to, have their own (``leap_reserved.py``).
+
 Generated blocks get their keys when somebody could look: at release, or step by step (a leap ends
 before each such step) while another request in the engine, or the cache, holds the same ids.
 """
@@ -28,7 +30,7 @@ from typing import TYPE_CHECKING
 from kvsim.sim.leap import steps_ps, steps_to_reach
 from kvsim.sim.leap_calls import LeapCalls
 from kvsim.sim.leap_listener import Calls
-from kvsim.sim.leap_state import Flight
+from kvsim.sim.leap_state import TOKEN_BUDGETS, Flight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +43,12 @@ MAX_BLOCK_SIZE = 65_536  # the demand of coming calls is kept by place in the bl
 
 def leapable(config: SchedulerConfig) -> tuple[bool, str]:
     """Whether the leaper's invariants hold, and the words that say so or name the broken one."""
+    if config.batching not in TOKEN_BUDGETS:
+        return False, f"batching {config.batching} is stepped through"
+    budget = TOKEN_BUDGETS[config.batching](config)
     broken = [
         (config.policy != "fcfs", f'policy "{config.policy}" breaks the order of admission'),
+        (config.predictor != "none", f'predictor "{config.predictor}" is asked at each admission'),
         (len(config.kv_groups) != 1, "several KV groups"),
         (
             any(group.sliding_window is not None for group in config.kv_groups),
@@ -57,11 +63,10 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
             config.async_scheduling and not config.keep_room_for_last_token,
             "async scheduling without room kept for the last token",
         ),
-        (config.max_num_batched_tokens < config.max_num_seqs, "fewer tokens than seats"),
+        (budget < config.max_num_seqs, "fewer tokens than seats"),
         (config.block_size > MAX_BLOCK_SIZE, f"blocks of more than {MAX_BLOCK_SIZE:,} tokens"),
         (
-            not config.enable_chunked_prefill
-            and config.max_num_batched_tokens < config.max_model_len,
+            not config.enable_chunked_prefill and budget < config.max_model_len,
             "a sequence that does not fit the budget in one piece",
         ),
     ]
@@ -148,7 +153,7 @@ class Leaper(LeapCalls):
         self.recorder.num_evicted_blocks = self._cache.num_evicted
         return finished
 
-    def take_refused(self) -> tuple[int, ...]:
+    def take_refused(self) -> Sequence[int]:
         """Nobody: with full attention, who never fits is known at its arrival."""
         return ()
 
@@ -203,7 +208,7 @@ class Leaper(LeapCalls):
         taken = 0
         for j in range(steps):
             if j:
-                demand = self._demand[(v - 1 + j) % self._block_size]
+                demand = self._demand_of(v + j)
                 already = max(taken + demand - cache.num_blank, 0) - max(taken - cache.num_blank, 0)
                 taken += demand
             call_ps = start_ps + steps_ps(first_ps, slope_ps, j - lag) if j else self._leap_call_ps

@@ -13,10 +13,12 @@ import numpy as np
 
 from kvsim.sim import memory_shares
 from kvsim.sim.phases import Phases, Windows, summarise
+from kvsim.sim.prediction import prediction_quality
 from kvsim.sim.recorder import (
     ABORTED,
     CAUSES,
     FINISHED,
+    HOST,
     NOT_SENT,
     REFUSALS_KEPT,
     REFUSED,
@@ -24,6 +26,7 @@ from kvsim.sim.recorder import (
 )
 from kvsim.sim.request_columns import PS_PER_S, RequestColumns
 from kvsim.sim.verdict import judge
+from kvsim.sim.waiting import summarise_waiting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,9 +42,15 @@ Summary = dict[str, object]
 
 
 def summarise_run(
-    trace: Trace, recorder: Recorder, pool: PoolShape, slo: Slo, *, cost_source: str
+    trace: Trace,
+    recorder: Recorder,
+    pool: PoolShape,
+    slo: Slo,
+    *,
+    cost_source: str,
+    predictor: str = "none",
 ) -> Summary:
-    """All metrics as nested dicts of plain numbers, ready for JSON; O(n)."""
+    """All metrics as nested dicts of plain numbers, ready for JSON; O(n log^2 n)."""
     columns = RequestColumns.of(trace, recorder)
     windows = Windows.of(recorder)
     phases = Phases.of(columns, recorder, windows)
@@ -58,7 +67,11 @@ def summarise_run(
         "memory": _memory(recorder, pool),
         "cache": _cache(columns, recorder),
         "preemptions": _preemptions(columns, recorder),
+        "host": _host(recorder, pool),
+        "relocations": _relocations(recorder, pool),
         "stalls": _stalls(columns, recorder),
+        "queue": summarise_waiting(columns, phases.end_ps),
+        "prediction": prediction_quality(recorder, predictor),
         "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
         "cost": _cost(recorder, cost_source),
     }
@@ -217,10 +230,60 @@ def _preemptions(columns: RequestColumns, recorder: Recorder) -> Summary:
     lost, again = int(columns.lost_tokens.sum()), int(columns.resume_hit_tokens.sum())
     return {
         "count": recorder.num_preemptions,
+        "by_mode": {
+            "recompute": recorder.num_preemptions - recorder.num_swaps,
+            "swap": recorder.num_swaps,
+        },
+        "auto": _auto(recorder),
         "requests": int((columns.preemptions > 0).sum()),
         "lost_tokens": lost,
         "resume_hit_tokens": again,
         "recomputed_tokens": lost - again,
+    }
+
+
+def _auto(recorder: Recorder) -> Summary | None:
+    """How often the mode ``auto`` was right; ``None`` where no choice of it could be judged."""
+    judged, right = sum(recorder.num_judged.values()), sum(recorder.num_right.values())
+    if not judged:
+        return None
+    return {
+        "judged": judged,
+        "right": right,
+        "percent_right": 100 * right / judged,
+        "by_choice": {
+            choice: {"judged": number, "right": recorder.num_right[choice]}
+            for choice, number in recorder.num_judged.items()
+        },
+    }
+
+
+def _host(recorder: Recorder, pool: PoolShape) -> Summary:
+    """Host memory that swapped blocks took; no part of the pool."""
+    window_ps, size = sum(recorder.windows["window"]), pool.block_bytes
+    held = sum(recorder.windows[HOST]) * size
+    return {
+        "swapped_out_bytes": recorder.swapped_out_blocks * size,
+        "swapped_in_bytes": recorder.swapped_in_blocks * size,
+        "copying_s": recorder.copying_ps / PS_PER_S,
+        "mean_bytes": held / window_ps if window_ps else 0.0,
+        "peak_bytes": recorder.peak_host_blocks * size,
+        "times_full": recorder.num_host_full,
+    }
+
+
+def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
+    counts = recorder.relocations
+    if counts is None:
+        return None
+    return {
+        "grown_in_place": counts.num_grown,
+        "moved": counts.num_moved,
+        "moved_bytes": counts.moved_tokens * pool.block_bytes,
+        "preempted": counts.num_lacking,
+        "slid": counts.num_slid,
+        "slid_bytes": counts.slid_tokens * pool.block_bytes,
+        "copy_s": recorder.copy_ps / PS_PER_S,
     }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.recorder import HOST
 from kvsim.sim.request_columns import PS_PER_S
 
 if TYPE_CHECKING:
@@ -29,12 +30,13 @@ _FULL_SHARE: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Mean numbers of running and waiting requests per recorder window."""
+    """Mean numbers of running and waiting requests, and of blocks on the host, per window."""
 
     start_ps: NDArray[np.int64]
     covered_ps: NDArray[np.int64]
     running: NDArray[np.float64]
     waiting: NDArray[np.float64]
+    host_blocks: NDArray[np.float64]
 
     @staticmethod
     def of(recorder: Recorder) -> Windows:
@@ -53,6 +55,7 @@ class Windows:
             covered_ps=np.array(covered[:num], dtype=np.int64),
             running=mean("running"),
             waiting=mean("waiting"),
+            host_blocks=mean(HOST),
         )
 
     def mean_between(self, values: NDArray[np.float64], start_ps: int, end_ps: int) -> float:

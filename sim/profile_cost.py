@@ -11,6 +11,8 @@
     mixed      = sum of P(c, p) + m1*B + m2*T           (c = chunk, p = past)
     P(c, p)    = max(p0 + p1*(p + c), p2 + p3*c + p4*(c*p + c*c/2))
 
+    copy       = 2 * KV bytes of a token / bandwidth of the card, per copied token
+
 A synchronous engine pays host + device, an asynchronous one the larger of the two. Layers are
 folded in and every coefficient is rounded once, to whole picoseconds (area: femtoseconds), so that
 k decode steps last exactly ``k*a + b*k*(k-1)/2``: only T moves in a run of decodes, and the cost is
@@ -115,6 +117,7 @@ class ProfileCost:
     head_ps: int
     head_per_request_ps: int
     measured: MeasuredRanges
+    copy_per_token_ps: int = 0
 
     def step(
         self,
@@ -152,6 +155,10 @@ class ProfileCost:
         host_ps = self.host_ps + self.host_per_request_ps * requests
         total_ps = max(host_ps, device_ps) if self.overlap else host_ps + device_ps
         return total_ps, self._inside(prefills, num_decodes, context, num_tokens)
+
+    def copy_ps(self, num_tokens: int) -> int:
+        """See :class:`kvsim.sim.cost.StepCost`."""
+        return self.copy_per_token_ps * num_tokens
 
     def decode_run(self, num_decodes: int, context: int) -> DecodeRun:
         """See :class:`kvsim.sim.cost.StepCost`; O(groups).

@@ -11,6 +11,7 @@ attention, per token   layers x KV bytes a token (so fp8 KV halves it)
 prefill area           layers x query heads x head size
 head                   vocabulary x hidden size, bytes and FLOPs
 all-reduce             2 a layer, ``latency + 2(tp-1)/tp * bytes / rate`` (assumed)
+copy within the pool   2 x KV bytes a token / bandwidth of the card (assumed)
 =====================  ============================================================
 """
 
@@ -84,11 +85,18 @@ def scale_profile(
         head_ps=_ps(profile.head.per_step_us * head_bytes),
         head_per_request_ps=_ps(profile.head.per_request_us * head_flops),
         measured=profile.measured,
+        copy_per_token_ps=_copy_per_token_ps(deployment),
     )
 
 
 def _ps(us: float) -> int:
     return round(us * PS_PER_US)
+
+
+def _copy_per_token_ps(deployment: Deployment) -> int:
+    """KV of a token read and written once, at the bandwidth of the datasheet (assumed)."""
+    kv_bytes = deployment.model.kv_bytes_per_token(deployment.kv_dtype, deployment.tp)
+    return _ps(2 * kv_bytes / deployment.hardware.bandwidth_bytes_per_s * 1e6)
 
 
 def _peak_ratio(profile: Profile, deployment: Deployment, dtype: str) -> float:

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.gap_histogram import GapHistogram
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.relocations import Relocations
 
 MAX_WINDOWS: Final = 1024
 FIRST_WIDTH_PS: Final = 2**33  # about 8.6 ms; doubled as the run grows
@@ -27,7 +30,7 @@ FINISHED: Final = 1
 REFUSED: Final = 2
 ABORTED: Final = 3  # the client gave up
 NOT_SENT: Final = 4  # its session had ended before
-NEVER_PS: Final = 1 << 62  # arrival of what was never sent
+NEVER_PS: Final = (1 << 63) - 1  # arrival of what was never sent
 
 REFUSALS_KEPT: Final = 20
 
@@ -51,6 +54,9 @@ hole       the part of ``blank`` at times when it was enough in sum for the queu
            run was large enough
 """
 
+HOST: Final = "host"
+"""Integral of the blocks in host memory, in block-ps; they are no part of the pool."""
+
 CAUSES: Final = ("step", "seats", "budget", "blocks", "admission rule")
 """Why a request waits: for the step in progress to end, or for what refused the queue's head."""
 
@@ -65,12 +71,15 @@ class Recorder:
     Attributes
     ----------
     status, first_scheduled_ps, first_token_ps, finish_ps, output_tokens, hit_tokens,
-    preemptions, lost_tokens, resume_hit_tokens, stall_ps : array, one entry a request
+    preemptions, lost_tokens, resume_hit_tokens, stall_ps, predicted_tokens : array, one entry a
+    request
         ``hit_tokens``: prompt tokens found in the cache at the first admission; ``lost_tokens``:
         computed tokens thrown away by preemptions; ``stall_ps``: sum of the token gaps that held
-        a preemption. Times are -1 until they happen.
+        a preemption; ``predicted_tokens``: the length of the answer that was predicted at the
+        first admission, -1 where nobody predicts. Times are -1 until they happen.
     windows : dict of str to list of int
-        ``MEMORY`` and ``CONTIGUOUS`` integrals per window, plus ``waiting`` (requests x ps).
+        ``MEMORY``, ``CONTIGUOUS`` and ``HOST`` integrals per window, plus ``waiting`` (requests x
+        ps; those on the host wait, too).
     while_waiting : dict of str to int
         The same integrals over the time in which requests waited.
     waited_ps : dict of str to int
@@ -78,6 +87,16 @@ class Recorder:
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first.
     num_stalls, longest_stall_ps, num_steps, num_evicted_blocks, num_preemptions : int
+    num_swaps, num_host_full, swapped_out_blocks, swapped_in_blocks, copying_ps : int
+        Victims that went to the host, and those it had no room for; blocks and ps of copies.
+    peak_host_blocks : int
+        Most blocks that host memory held.
+    num_judged, num_right : dict of str to int
+        Choices of ``auto`` whose victim came back, by what was chosen, and how many were right.
+    relocations : Relocations or None
+        What became of outgrown and slid runs; ``None`` where none can be.
+    copy_ps : int
+        Time in which KV was copied for them.
     peak_running : int
         Most sequences that ran at a time, however short it was (but not of no length).
     refusals : dict of int to str
@@ -108,11 +127,12 @@ class Recorder:
         self.lost_tokens = column(0)
         self.resume_hit_tokens = column(0)
         self.stall_ps = column(0)
+        self.predicted_tokens = column(-1)
         self.width_ps = FIRST_WIDTH_PS
         while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
             self.width_ps *= 2
         self.windows: dict[str, list[int]] = {
-            name: [0] for name in (*MEMORY, *CONTIGUOUS, "waiting")
+            name: [0] for name in (*MEMORY, *CONTIGUOUS, HOST, "waiting")
         }
         self._blank, self._cached, self._empty, self._duplicate, _, self._running, self._covered = (
             self.windows[name] for name in MEMORY
@@ -125,6 +145,16 @@ class Recorder:
         self.num_steps = 0
         self.num_evicted_blocks = 0
         self.num_preemptions = 0
+        self.num_swaps = 0
+        self.num_host_full = 0
+        self.swapped_out_blocks = 0
+        self.swapped_in_blocks = 0
+        self.copying_ps = 0
+        self.peak_host_blocks = 0
+        self.num_judged = {"swap": 0, "recompute": 0}
+        self.num_right = {"swap": 0, "recompute": 0}
+        self.relocations: Relocations | None = None
+        self.copy_ps = 0
         self.peak_running = 0
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
@@ -215,6 +245,11 @@ class Recorder:
                 self._spread(name, start_ps, end_ps, slots)
                 if self.requests_waiting:
                     self.while_waiting[name] += slots * (end_ps - start_ps)
+
+    def host(self, start_ps: int, end_ps: int, num_blocks: int) -> None:
+        """Blocks in host memory, constant over ``[start_ps, end_ps)``."""
+        if num_blocks and end_ps > start_ps:
+            self._spread(HOST, start_ps, end_ps, num_blocks)
 
     def sums(
         self,
@@ -308,11 +343,27 @@ class Recorder:
             self.first_scheduled_ps[index] = now_ps
             self.hit_tokens[index] = hit_tokens
 
+    def predicted(self, index: int, output_tokens: int) -> None:
+        """What was predicted of an answer when its request entered for the first time."""
+        self.predicted_tokens[index] = output_tokens
+
     def preempted(self, index: int, lost_tokens: int) -> None:
-        """A request is put out and loses its computed tokens."""
+        """A request is put out and loses its computed tokens (0 where it is swapped)."""
         self.num_preemptions += 1
         self.preemptions[index] += 1
         self.lost_tokens[index] += lost_tokens
+
+    def swapped_out(self, index: int, num_blocks: int) -> None:
+        """A request is put out, and its blocks go to the host."""
+        self.preempted(index, 0)
+        self.num_swaps += 1
+        self.swapped_out_blocks += num_blocks
+
+    def judged(self, *, swapped: bool, right: bool) -> None:
+        """A choice between swapping and recomputing, looked at afterwards."""
+        choice = "swap" if swapped else "recompute"
+        self.num_judged[choice] += 1
+        self.num_right[choice] += right
 
     def stall(self, index: int, gap_ps: int) -> None:
         """The gap between two tokens with a preemption in it."""

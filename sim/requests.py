@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from kvsim.policies.sequence import Sequence
+from kvsim.traces.patience import LONGEST_NS
 from kvsim.traces.prefix import PrefixPaths
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from numpy.typing import NDArray
 
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -63,7 +62,8 @@ class Requests:
         self.timeout_ps: memoryview[int] | None = None
         if trace.timeout_ns is not None:
             patience_ns = trace.timeout_ns
-            self.timeout_ps = _ints(np.where(patience_ns < 0, -1, patience_ns * PS_PER_NS))
+            ever = (patience_ns >= 0) & (patience_ns <= LONGEST_NS)  # else beyond the clock's end
+            self.timeout_ps = _ints(np.where(ever, patience_ns * PS_PER_NS, -1))
         self.prompt_tokens = _ints(prompts)
         self.max_tokens = _ints(max_tokens)
         self.foreseen = _flags(foreseen)
@@ -98,7 +98,8 @@ class Requests:
         """Requests that can never run.
 
         The front end refuses a prompt at or above the model length (vLLM 0.32.0); one whose
-        longest state needs more blocks than the pool has would wait or be preempted for ever.
+        longest state needs more blocks than the pool has would wait or be preempted for ever; where
+        the longest end is promised, that is the longest state.
         (What a window group needs depends on its neighbours; the stepper refuses those when they
         get stuck.)
         """
@@ -106,6 +107,8 @@ class Requests:
         tokens = prompts + outputs - 1
         if config.async_scheduling:
             tokens = tokens + ~foreseen  # one token is computed past a stop token
+        if config.promises_longest_end:
+            tokens = np.minimum(prompts + np.asarray(self.max_tokens), config.max_model_len)
         never = (prompts >= config.max_model_len) | (self._blocks(tokens) > self._usable_blocks)
         if not config.enable_chunked_prefill:
             never |= prompts > config.max_num_batched_tokens
@@ -127,9 +130,14 @@ class Requests:
             return (
                 f"prompt of {prompt:,} tokens > budget {config.max_num_batched_tokens:,}, unchunked"
             )
-        tokens = prompt + self._num_outputs[index] - 1
-        tokens += config.async_scheduling and not self.foreseen[index]
-        return f"needs {self._blocks(tokens):,} blocks, the pool has {self._usable_blocks:,}"
+        if config.promises_longest_end:
+            tokens = min(prompt + self.max_tokens[index], config.max_model_len)
+            needs = f"may need {self._blocks(tokens):,} blocks if its answer is as long as allowed"
+        else:
+            tokens = prompt + self._num_outputs[index] - 1
+            tokens += config.async_scheduling and not self.foreseen[index]
+            needs = f"needs {self._blocks(tokens):,} blocks"
+        return f"{needs}, the pool has {self._usable_blocks:,}"
 
     def num_covered(self, index: int) -> int:
         """Leading full blocks of the request that have a public key."""
@@ -138,19 +146,32 @@ class Requests:
             tokens += self._num_outputs[index]
         return self.paths.num_covered(index, tokens)
 
+    def priority(self, index: int) -> int:
+        """Priority of a request: smaller is served first."""
+        return self._priority[index if len(self._priority) > 1 else 0]
+
     def sequence(self, index: int) -> Sequence:
         """Make the policies' view of a request."""
-        keys: list[Hashable] = []
+        paths, block_size = self.paths, self.config.block_size
         num_covered = self.num_covered(index)
-        for segment in self.paths.path(index):
-            start = self.paths.start[segment]
-            keys += [(-1 - segment, depth) for depth in range(start, self.paths.end[segment])]
+        public = [
+            (-1 - segment, min(paths.end[segment], num_covered) * block_size)
+            for segment in paths.path(index)
+            if paths.start[segment] < num_covered
+        ]
         return Sequence(
             index,
             self.trace.request_id(index),
             self.arrival_ps[index],
             self.prompt_tokens[index],
             self.max_tokens[index],
-            self._priority[index if len(self._priority) > 1 else 0],
-            keys[:num_covered],
+            self.priority(index),
+            public,
+            self._user(index),
         )
+
+    def _user(self, index: int) -> str:
+        """Who asks: the trace's session; a request without one stands alone."""
+        session = self.trace.session
+        user = "" if session is None else session[index]
+        return user or self.trace.request_id(index)

@@ -19,6 +19,7 @@ from kvsim.sim.preset import verification
 from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
+from kvsim.sim.scenario_checks import check_users
 from kvsim.sim.scenario_loader import load_scenario
 from kvsim.traces.answers import parents_of
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.driver import EngineRun
+    from kvsim.sim.stepper import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
 
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
 class Run:
     """One trace simulated under one scenario.
 
-    ``options`` are what else shaped the result, ``loop`` is who waited for whose answer.
+    ``options`` are what else shaped the result, ``loop`` is who waited for whose answer,
+    ``source`` how the trace was read, where a command did: ``{"path": ..., "options": {...}}``.
     """
 
     trace: Trace
@@ -49,6 +52,7 @@ class Run:
     seed: int
     options: dict[str, object]
     loop: FollowOns | None = None
+    source: dict[str, object] | None = None
 
     def __repr__(self) -> str:
         """One line; the generated form would print the whole trace."""
@@ -80,6 +84,7 @@ class Run:
             self.setup.pool,
             self.scenario.slo,
             cost_source=self.setup.cost.name,
+            predictor=self.setup.config.predictor,
         )
 
     def _trace_notes(self) -> list[str]:
@@ -153,7 +158,9 @@ def simulate(
     closed: bool = False,
     think_time: str | None = None,
     num_users: int | None = None,
+    timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    listener: ScheduleListener | None = None,
 ) -> Run:
     """Replay a trace under a scenario.
 
@@ -181,8 +188,12 @@ def simulate(
     num_users
         Closed with so many users, who take one session after the other, in order of their times,
         and pause by ``think_time`` in between. The trace needs no times then.
+    timeout
+        ``30s``: clients give a request up so long after it arrives, where the trace does not say.
     on_progress
         Called with (requests ended, requests in all).
+    listener
+        Sees every decision; makes the stepper run.
 
     Raises
     ------
@@ -193,6 +204,7 @@ def simulate(
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
     from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
     from kvsim.traces.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
+    from kvsim.traces.patience import with_timeout  # noqa: PLC0415
 
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(DEFAULT_PRESET if scenario is None else scenario)
@@ -200,6 +212,9 @@ def simulate(
     if isinstance(trace, (str, Path)):
         trace = read_trace(Path(trace), need_times=num_users is None)
     check_usable(trace, need_times=num_users is None)
+    check_users(setup.config, trace)
+    if timeout is not None:
+        trace = with_timeout(trace, timeout)
     scale = parse_rate_scale(str(rate_scale))
     trace = scale_rate(trace, scale)
     if num_users is not None and num_users < 1:
@@ -216,11 +231,14 @@ def simulate(
         setup.config,
         setup.cost,
         max_tokens=told_max_tokens(trace, assume_max_tokens, setup.config.max_model_len),
+        seed=seed,
         step=step,
         audit=audit,
         on_progress=on_progress,
+        listener=listener,
         follow_ons=loop,
         num_users=num_users,
+        link=setup.link,
     )
     options: dict[str, object] = {
         "rate_scale": str(scale),
@@ -230,5 +248,6 @@ def simulate(
         "closed": closed,
         "think_time": think_time,
         "num_users": num_users,
+        "timeout": timeout,
     }
     return Run(trace, scenario, setup, engine, seed, options, loop)

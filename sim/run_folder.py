@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -75,6 +75,7 @@ def manifest(run: Run) -> dict[str, object]:
             "name": run.trace.name,
             "sha256": run.trace.sha256,
             "requests": len(run.trace),
+            "source": run.source,
         },
         "options": run.options,
         "seed": run.seed,
@@ -87,6 +88,28 @@ def manifest(run: Run) -> dict[str, object]:
         "audit": {"asked": bool(run.options.get("audit")), "events": run.engine.audited},
         "partial": run.engine.partial,
     }
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Manifest of a run folder.
+
+    Raises
+    ------
+    ValueError
+        Where the folder holds no whole run of this version's schema.
+    """
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(
+            f"{folder} is not a run of kvsim: it has no {MANIFEST}; kvsim simulate writes one"
+        ) from None
+    except (NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not the manifest of a run: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ValueError(f"{path} is not a manifest of schema {SCHEMA}: simulate the run again")
+    return document
 
 
 def to_json(document: object) -> str:

@@ -30,6 +30,7 @@ def request_table(
     """Columns of the requests ``[start, stop)``, by name; times in seconds, nan = never."""
     columns = RequestColumns.of(trace, recorder).part(start, stop)
     rows = range(start, start + len(columns))
+    predicted = np.asarray(recorder.predicted_tokens, dtype=np.float64)[start:stop]
     return {
         "request": [trace.request_id(row) for row in rows],
         "status": [STATUS_NAMES[code] for code in columns.status.tolist()],
@@ -45,13 +46,14 @@ def request_table(
         "lost_tokens": columns.lost_tokens,
         "resume_hit_tokens": columns.resume_hit_tokens,
         "stall_s": columns.stall_ps / PS_PER_S,
+        "predicted_tokens": np.where(predicted < 0, np.nan, predicted),
     }
 
 
 def series_table(
     recorder: Recorder, pool: PoolShape
 ) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
-    """Columns of the time windows, by name: mean bytes by state, running and waiting requests."""
+    """Columns of the time windows, by name: mean bytes by state and on the host, requests."""
     windows = Windows.of(recorder)
     table: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {
         "start_s": windows.start_ps / PS_PER_S,
@@ -68,4 +70,5 @@ def series_table(
     means = np.array(rows).reshape(len(rows), len(memory_shares.STATES))
     for position, name in enumerate(memory_shares.STATES):
         table[f"{name}_bytes"] = means[:, position]
+    table["host_bytes"] = windows.host_blocks * pool.block_bytes
     return table

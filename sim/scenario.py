@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.sim.scenario_checks import check_combination
+from kvsim.sim.batching_checks import (
+    WHOLE_UP_TO_BUDGET,
+    WITHOUT_BUDGET,
+    check_batching,
+    cuts_prompts,
+)
+from kvsim.sim.scenario_checks import check_combination, check_swapping
 from kvsim.sim.scenario_tables import (
     Allocator,
     Batching,
@@ -80,14 +86,14 @@ class Scenario:
         Raises
         ------
         ValueError
-            Where ``allocator.prefix = "hash"`` meets ``engine.enable_prefix_caching = false``.
+            Where ``allocator.prefix`` names an index and ``engine.enable_prefix_caching = false``.
         """
-        if self.allocator.kind == "contiguous":
+        if self.allocator.kind == "contiguous" or self.batching.policy == "static":
             return False
         switch, prefix = self.engine.enable_prefix_caching, self.allocator.prefix
-        if prefix == "hash" and not switch:
+        if prefix in {"hash", "radix"} and not switch:
             raise ValueError(
-                "allocator.prefix = 'hash' contradicts engine.enable_prefix_caching = false: "
+                f"allocator.prefix = {prefix!r} contradicts engine.enable_prefix_caching = false: "
                 "set one of them"
             )
         return switch and prefix != "none"
@@ -102,11 +108,12 @@ class Scenario:
         max_model_len: int,
         async_scheduling: bool,
         groups: tuple[KVGroup, ...] = (KVGroup(),),
+        num_host_blocks: int = 0,
     ) -> SchedulerConfig:
         """Engine options, with what depends on model and hardware filled in by the caller.
 
-        Each argument is used only where the scenario leaves its key open (``num_gpu_blocks``:
-        always, it is the pool that was planned).
+        Each argument is used only where the scenario leaves its key open (``num_gpu_blocks`` and
+        ``num_host_blocks``: always, they are what was planned).
 
         Raises
         ------
@@ -117,10 +124,14 @@ class Scenario:
         model_len = engine.max_model_len or max_model_len
         groups = engine.kv_groups or groups
         check_combination(self, groups)
+        is_async = async_scheduling if engine.async_scheduling is None else engine.async_scheduling
+        check_batching(self, groups, is_async=is_async)
+        check_swapping(self, is_async=is_async)
         budget = engine.max_num_batched_tokens or max_num_batched_tokens
-        if batching.policy == "iteration-level":  # a budget that never binds
+        if batching.policy in WITHOUT_BUDGET:  # a budget that never binds
             budget = model_len * (engine.max_num_seqs or max_num_seqs)
-        if not engine.enable_chunked_prefill and budget < model_len:
+        takes_longest = budget >= model_len or batching.policy in WHOLE_UP_TO_BUDGET
+        if not engine.enable_chunked_prefill and not takes_longest:
             raise ValueError(
                 f"engine.enable_chunked_prefill = false needs engine.max_num_batched_tokens "
                 f"(={budget}) >= engine.max_model_len (={model_len})"
@@ -131,12 +142,15 @@ class Scenario:
                 f"engine.max_num_batched_tokens (={budget}) must be at least "
                 f"engine.max_num_seqs (={seats})"
             )
-        switch = engine.async_scheduling
         contiguous = self.allocator.kind == "contiguous"
         return SchedulerConfig(
             allocator=self.allocator.kind,
             reservation=self.allocator.reservation,
+            reservation_margin=self.allocator.reservation_margin,
             placement=self.allocator.placement,
+            compaction=self.allocator.compaction,
+            eviction=self.eviction.policy,
+            eviction_capacity=self.eviction.capacity,
             batching=batching.policy,
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,
@@ -144,12 +158,26 @@ class Scenario:
             max_num_seqs=seats,
             max_model_len=model_len,
             enable_prefix_caching=self.prefix_caching(),
-            enable_chunked_prefill=engine.enable_chunked_prefill,
+            prefix="radix" if self.allocator.prefix == "radix" else "hash",
+            enable_chunked_prefill=cuts_prompts(self),
             long_prefill_token_threshold=batching.long_prefill_token_threshold,
             policy=self.queue.policy,
+            queue_ageing=self.queue.ageing,
+            queue_lpm_max_waiting=self.queue.lpm_max_waiting,
+            queue_quantum=self.queue.quantum,
+            predictor=self.predictor.kind,
+            predictor_error=self.predictor.error,
+            predictor_bucket_bounds=self.predictor.bucket_bounds,
+            predictor_bucket_error=self.predictor.bucket_error_rate,
+            predictor_quantile=self.predictor.quantile,
+            predictor_prior=self.predictor.prior,
+            victim=self.preemption.victim,
+            preemption_mode=self.preemption.mode,
+            num_host_blocks=num_host_blocks,
             watermark=batching.watermark,
             scheduler_reserve_full_isl=batching.scheduler_reserve_full_isl,
-            async_scheduling=async_scheduling if switch is None else switch,
+            reserve_predicted_output=batching.reserve_predicted_output,
+            async_scheduling=is_async,
             prefix_cache_retention_interval=self.retention.prefix_cache_retention_interval,
             kv_groups=groups,
             freed_blocks_without_key=(
@@ -160,4 +188,15 @@ class Scenario:
             victim_moves_position=(
                 "always" if self.preemption.victim_moves_position == "always" else "scheduled"
             ),
+            prefill_rule=batching.prefill_rule,
+            max_prefill_tokens=batching.max_prefill_tokens,
+            new_token_ratio=batching.new_token_ratio,
+            min_new_token_ratio_factor=batching.min_new_token_ratio_factor,
+            new_token_ratio_decay_steps=batching.new_token_ratio_decay_steps,
+            retract_decode_steps=batching.retract_decode_steps,
+            clip_max_new_tokens=batching.clip_max_new_tokens,
+            max_batch_total_tokens=batching.max_batch_total_tokens,
+            waiting_served_ratio=batching.waiting_served_ratio,
+            max_waiting_tokens=batching.max_waiting_tokens,
+            pad_to_longest=batching.pad_to_longest,
         )

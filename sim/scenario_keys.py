@@ -6,6 +6,7 @@ loader adds the place. Rules travel in the dataclass fields of :mod:`kvsim.sim.s
 
 from __future__ import annotations
 
+import math
 from dataclasses import Field, dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
@@ -97,11 +98,53 @@ def whole(minimum: int, *, optional: bool = False) -> Rule:
     return _number(int, f"a whole number >= {minimum}", lambda x: x >= minimum, optional)
 
 
+def count_or_inf() -> Rule:
+    """Accept an optional whole number from 0 on, or ``inf``."""
+    number = whole(0)
+
+    def parse(value: object) -> object:
+        if value in ("inf", math.inf):
+            return math.inf
+        try:
+            return number.parse(value)
+        except ValueError:
+            raise ValueError("expected a whole number >= 0, or inf") from None
+
+    return Rule(parse, lambda value: "inf" if value == math.inf else value, optional=True)
+
+
 def fraction(*, above_zero: bool = False) -> Rule:
     """Accept a number from 0 up to 1: without 1, or without 0 where ``above_zero``."""
     if above_zero:
         return _number(float, "a fraction above 0, at most 1", lambda x: 0 < x <= 1, False)
     return _number(float, "a fraction from 0 up to, but not, 1", lambda x: 0 <= x < 1, False)
+
+
+def above_zero() -> Rule:
+    """Accept a number above 0."""
+    return _number(float, "a number above 0", lambda x: x > 0, False)
+
+
+def number(minimum: float) -> Rule:
+    """Accept a number of at least ``minimum``."""
+    return _number(float, f"a number >= {minimum:g}", lambda x: x >= minimum, False)
+
+
+def increasing() -> Rule:
+    """Accept a list of whole numbers above 0, each larger than the one before."""
+    allowed = "a list of increasing whole numbers above 0, such as [128, 512, 2048]"
+
+    def parse(value: object) -> object:
+        if not isinstance(value, list) or not value:
+            raise ValueError(f"expected {allowed}")
+        before = 0
+        for item in value:
+            if isinstance(item, bool) or not isinstance(item, int) or not before < item <= LARGEST:
+                raise ValueError(f"expected {allowed}")
+            before = item
+        return tuple(value)
+
+    return Rule(parse, lambda value: list(cast("tuple[int, ...]", value)))
 
 
 def flag(*, optional: bool = False) -> Rule:
@@ -126,8 +169,8 @@ def text(what: str, *, optional: bool = False) -> Rule:
     return Rule(parse, optional=optional)
 
 
-def size(*, or_zero: bool = False) -> Rule:
-    """Accept an optional size in bytes, 0 only where ``or_zero``."""
+def size(*, or_zero: bool = False, optional: bool = True) -> Rule:
+    """Accept a size in bytes, 0 only where ``or_zero``."""
 
     def parse(value: object) -> object:
         size_bytes = parse_size_bytes(value)
@@ -135,7 +178,7 @@ def size(*, or_zero: bool = False) -> Rule:
             raise ValueError("expected a size above 0")
         return size_bytes
 
-    return Rule(parse, lambda value: format_size(cast("int", value)), optional=True)
+    return Rule(parse, lambda value: format_size(cast("int", value)), optional=optional)
 
 
 def duration(*, optional: bool = True) -> Rule:

@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING
 from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
+from kvsim.policies.eviction import EVICTION
 from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.sim.scenario_keys import (
+    above_zero,
     choice,
+    count_or_inf,
     duration,
     flag,
     fraction,
+    increasing,
     key,
     kv_groups,
+    number,
     policy,
     size,
     text,
@@ -71,9 +77,12 @@ class Cost:
     """``[cost]``: where step times come from.
 
     ``auto`` takes the hardware's profile, else its datasheet; a profile's name or path is taken as
-    it is. The four times are the terms of ``linear``: per step, per prefill token, per decoding
-    request and per context token. ``attention_factor = "own"`` charges decode attention by the
-    memory layout in use, as far as the profile knows it; ``same`` is one kernel for all layouts.
+    it is. The times are the terms of ``linear``: per step, per prefill token, per decoding request,
+    per context token, and per token whose KV is copied to another place in the pool.
+    ``attention_factor = "own"`` charges decode attention by the memory layout in use, as far as the
+    profile knows it; ``same`` is one kernel for all layouts. ``swap_alpha`` (a copy) and
+    ``swap_bandwidth`` (bytes a second) price the way to the host; ``None``:
+    :mod:`kvsim.sim.host_link`.
     """
 
     source: str = key(
@@ -85,6 +94,9 @@ class Cost:
     per_prefill_token_ps: int | None = key(None, duration(), name="per_prefill_token")
     per_decode_seq_ps: int | None = key(None, duration(), name="per_decode_seq")
     per_context_token_ps: int | None = key(None, duration(), name="per_context_token")
+    swap_alpha_ps: int | None = key(None, duration(), name="swap_alpha")
+    swap_bytes_per_s: int | None = key(None, size(), name="swap_bandwidth")
+    per_copied_token_ps: int | None = key(None, duration(), name="per_copied_token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +126,13 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """``[batching]``: how a step is composed and what may enter it."""
+    """``[batching]``: how a step is composed and what may enter it.
+
+    ``reserve_predicted_output`` keeps room for the predicted rest of all answers that run.
+    From ``prefill_rule`` to ``clip_max_new_tokens`` keys belong to ``prefill-first`` (all but the
+    first to its rule ``new-token-ratio``), from ``max_batch_total_tokens`` (``"none"``: the whole
+    pool) to ``max_waiting_tokens`` to ``token-budget``; ``pad_to_longest`` belongs to ``static``.
+    """
 
     policy: str = key(
         "mixed-running-first",
@@ -125,52 +143,100 @@ class Batching:
     keep_room_for_last_token: bool = key(True, flag())
     watermark: float = key(0.0, fraction())
     scheduler_reserve_full_isl: bool = key(True, flag())
+    reserve_predicted_output: bool = key(False, flag())
+    prefill_rule: str = key("new-token-ratio", choice("new-token-ratio", "watermark"))
+    max_prefill_tokens: int = key(16384, whole(1))
+    new_token_ratio: float = key(0.7, fraction(above_zero=True))
+    min_new_token_ratio_factor: float = key(0.14, fraction(above_zero=True))
+    new_token_ratio_decay_steps: int = key(600, whole(1))
+    retract_decode_steps: int = key(20, whole(0))
+    clip_max_new_tokens: int = key(4096, whole(1))
+    max_batch_total_tokens: int | None = key(None, whole(1, optional=True))
+    waiting_served_ratio: float = key(0.3, fraction())
+    max_waiting_tokens: int = key(20, whole(0))
+    pad_to_longest: bool = key(False, flag())
 
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
     """``[allocator]``: who owns KV memory. ``prefix = "auto"`` follows the engine's switch.
 
-    ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says and
-    where ``placement`` says; it has no blocks and shares no prefixes. Other kinds leave those two
-    keys aside.
+    ``prefix = "radix"`` shares prefixes by SGLang's radix tree instead of vLLM's chained hashes;
+    ``engine.block_size`` is then its page size, 1 where it is not given.
+
+    ``contiguous`` reserves one run of token slots a sequence, as long as ``reservation`` says
+    (predictions times ``reservation_margin``) and where ``placement`` says; with ``compaction``
+    runs slide together where that lets the queue's head in. It has no blocks and shares no
+    prefixes. Other kinds leave those keys aside.
     """
 
     kind: str = key("paged", policy(ALLOCATORS))
     reservation: str = key("max", policy(RESERVATIONS))
+    reservation_margin: float = key(1.0, above_zero())
     placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
-    prefix: str = key("auto", choice("auto", "hash", "none", later="radix"))
+    compaction: str = key("none", choice("none", "when-blocked"))
+    prefix: str = key("auto", choice("auto", "hash", "radix", "none"))
     freed_blocks_without_key: str = key("front", choice("front", "back"))
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``[eviction]``: which unreferenced cached block goes first."""
+    """``[eviction]``: which unreferenced cached block (or node of a radix tree) goes first.
 
-    policy: str = key("lru", choice("lru", later="fifo, lfu, slru, s3-fifo, sieve, gdsf, ..."))
+    ``capacity``: most unreferenced blocks that stay cached; ``"none"``: what the pool has room for;
+    ``inf``: evicted content stays findable without memory and comes back at no cost, the ceiling of
+    what a cache can give.
+    """
+
+    policy: str = key("lru", policy(EVICTION))
+    capacity: float | None = key(None, count_or_inf())
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """``[preemption]``: who gives way when blocks run out, and how."""
+    """``[preemption]``: who gives way when blocks run out, and how.
 
-    victim: str = key("last", choice("last", later="first, least-progress, largest, ..."))
-    mode: str = key("recompute", choice("recompute", later="swap, auto"))
+    ``swap_space`` is host memory a rank (4 GiB: vLLM v0's default); ``swap_layout`` says whether a
+    block is a piece of memory for K and V of each layer, or one piece; with ``swap_overlap`` copies
+    run beside the step (the longer of the two counts), else before it.
+    """
+
+    victim: str = key("by-queue", policy(VICTIMS))
+    mode: str = key("recompute", choice(*MODES))
+    swap_space_bytes: int = key(4 * 2**30, size(or_zero=True, optional=False), name="swap_space")
+    swap_layout: str = key("per-layer", choice("per-layer", "per-block"))
+    swap_overlap: bool = key(False, flag())
     victim_moves_position: str = key("always", choice("always", "scheduled"))
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """``[queue]``: order of the waiting requests."""
+    """``[queue]``: order of the waiting requests.
+
+    ``ageing`` (seconds of work less a second waited) belongs to ``sjf``, ``lpm_max_waiting`` (first
+    come first while more wait) to ``longest-prefix-match``, ``quantum`` (tokens) to ``fair``.
+    """
 
     policy: str = key("fcfs", policy(QUEUE_ORDERS))
+    ageing: float = key(0.0, number(0))
+    lpm_max_waiting: int | None = key(128, whole(0, optional=True))
+    quantum: int = key(2048, whole(1))
 
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """``[predictor]``: what policies are told about answer lengths."""
+    """``[predictor]``: what policies are told about answer lengths.
+
+    ``error`` belongs to ``noisy``, ``bucket_bounds`` and ``bucket_error_rate`` to ``bucketed``,
+    ``quantile`` and ``prior`` (tokens, before anything is learnt) to ``quantile``.
+    """
 
     kind: str = key("none", policy(PREDICTORS))
+    error: float = key(0.5, number(0))
+    bucket_bounds: tuple[int, ...] = key((64, 128, 256, 512, 1024, 2048, 4096), increasing())
+    bucket_error_rate: float = key(0.0, fraction())
+    quantile: float = key(0.5, fraction(above_zero=True))
+    prior: int = key(512, whole(1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,14 +60,18 @@ NOTHING_FOUND = Found(0, 0, [])
 
 
 class Holding:
-    """What one request references: pieces with the depth up to which it holds each."""
+    """What one request references: pieces with the depth up to which it holds each.
 
-    __slots__ = ("ends", "path", "pieces", "place", "published")
+    ``held_before``: it was admitted before, and resumes (kept by ``BlockCache``).
+    """
+
+    __slots__ = ("ends", "held_before", "path", "pieces", "place", "published")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.place = 0
         self.published = 0
+        self.held_before = False
         self.pieces: list[Piece] = []
         self.ends: list[int] = []
 
@@ -125,6 +129,11 @@ class SegmentCache:
             self._unlink(piece)
             self._drop(piece)
         self._owed = 0
+
+    def end_of(self, segment: int) -> int:
+        """Depth up to which a segment is present; 0 where nothing of it is."""
+        present = self.segments.get(segment)
+        return present[-1].high if present else 0
 
     # ---- look-up ---------------------------------------------------------------------------
 

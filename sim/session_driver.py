@@ -1,6 +1,7 @@
 """Closed loops: sessions are SimPy processes around an engine.
 
-A request is sent, its answer ends, and after a think time the turns that follow it are sent. Roots
+A request is sent, its answer ends, and after a think time the turns that follow it are sent; one
+that follows several answers comes its think time after the last of them has ended. Roots
 come at their own times, or as users take them: with ``num_users`` each of so many users goes
 through one session after the other. Each process only submits and waits; the engine is driven by
 the same boundaries as in ``driver.py``: what else is due (``peek``) may cut a leap, and at one
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import simpy
 from simpy.events import URGENT, Event, EventPriority
 
@@ -63,13 +65,13 @@ class SessionDriver:
         self._aborts: list[int] = []
         self._idle = True
         self._stop = False
-        parents = follow_ons.parent.tolist()
+        waiting, answers = follow_ons.pairs()
+        self._num_awaited = np.bincount(waiting, minlength=len(requests)).tolist()
         self._delay_ps = [delay * PS_PER_NS for delay in follow_ons.delay_ns.tolist()]
         self._children: dict[int, list[int]] = {}
-        for index, parent in enumerate(parents):
-            if parent >= 0:
-                self._children.setdefault(parent, []).append(index)
-        roots = [index for index, parent in enumerate(parents) if parent < 0]
+        for child, parent in zip(waiting.tolist(), answers.tolist(), strict=True):
+            self._children.setdefault(parent, []).append(child)
+        roots = np.flatnonzero(follow_ons.parent < 0).tolist()
         self._roots = deque(sorted(roots, key=self._arrival_ps.__getitem__))
 
     def run(self) -> None:
@@ -77,7 +79,7 @@ class SessionDriver:
         if self._num_users is None:
             self._env.process(self._start_at_their_times())
         else:
-            for _ in range(self._num_users):
+            for _ in range(min(self._num_users, len(self._roots))):  # others find no session
                 self._env.process(self._user())
         self._env.run()
         for index, sent in enumerate(self._sent):
@@ -130,13 +132,21 @@ class SessionDriver:
         followers = [
             self._env.process(self._thread(child, self._delay_ps[child]))
             for child in self._children.get(index, ())
+            if self._is_last_before(child)
         ]
         if followers:
             yield self._env.all_of(followers)
 
+    def _is_last_before(self, child: int) -> bool:
+        """Tell whether the answer that has just ended is the last that a request waits for."""
+        self._num_awaited[child] -= 1
+        return not self._num_awaited[child]
+
     def _send(self, index: int) -> Event | None:
         """Submit a request now; the event of its answer's end, ``None`` where it is refused."""
         now_ps = int(self._env.now)
+        if now_ps >= NEVER_PS:
+            raise OverflowError("beyond the clock's end")  # as the recorder's arrays do
         self._arrival_ps[index] = now_ps
         self._sent[index] = 1
         if not self._engine.add(index, now_ps):
@@ -149,9 +159,12 @@ class SessionDriver:
 
     def _end_session(self, index: int) -> None:
         """A request was refused or given up: what would follow it is never sent."""
-        for child in self._children.get(index, ()):
-            self._recorder.status[child] = NOT_SENT
-            self._end_session(child)
+        unsent = list(self._children.get(index, ()))
+        while unsent:
+            child = unsent.pop()
+            if self._recorder.status[child] != NOT_SENT:
+                self._recorder.status[child] = NOT_SENT
+                unsent += self._children.get(child, ())
 
     # ---- the engine ------------------------------------------------------------------------
 

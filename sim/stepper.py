@@ -18,21 +18,26 @@ request that arrives exactly at a boundary is seen by that call.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kvsim.policies.allocators import make_allocator
 from kvsim.policies.batching import BATCHING, SchedulerState
+from kvsim.policies.batching.swapping import forget_swapped
 from kvsim.policies.context import PolicyContext
-from kvsim.policies.preemption import VICTIMS
+from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
+from kvsim.sim.next_use import NextUse
+from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.cost import StepCost
+    from kvsim.sim.host_link import HostLink
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
 
@@ -66,6 +71,10 @@ class ScheduleListener(Protocol):
         """A scheduling call handed out ``flight``."""
         ...
 
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """All calls that were due are made; ``stepper.cause`` is why the queue's head waits."""
+        ...
+
     def applied(
         self,
         stepper: Stepper,
@@ -90,21 +99,39 @@ class Stepper:
         requests: Requests,
         recorder: Recorder,
         *,
+        seed: int = 0,
         audit: bool = False,
         listener: ScheduleListener | None = None,
+        link: HostLink | None = None,
     ) -> None:
         self.config = config
         self.recorder = recorder
         self.num_audited = 0
-        context = PolicyContext(config, truth=requests)
+        work = StepWorkCost(cost, config)
+        context = PolicyContext(
+            config,
+            cost=work,
+            link=link,
+            seed=seed,
+            truth=requests,
+            future=NextUse(requests),
+        )
+        self._predictor = build(PREDICTORS.find(config.predictor), context)
+        context = replace(context, predictor=self._predictor)
+        allocator = make_allocator(context)
+        context = replace(
+            context, cached_tokens=lambda sequence: allocator.find_hit(sequence).tokens
+        )
         self.state = SchedulerState(
-            context,
-            make_allocator(context),
+            replace(context, truth=None, future=None),
+            allocator,
             build(QUEUE_ORDERS.find(config.policy), context),
-            VICTIMS.find("lowest-priority" if config.policy == "priority" else "last"),
+            VICTIMS.find(config.victim),
+            MODES[config.preemption_mode](context),
         )
         self._batching = build(BATCHING.find(config.batching), context)
         self._cost = cost
+        self._link = link
         self._requests = requests
         self._in_flight: deque[Flight] = deque()
         self._depth = 2 if config.async_scheduling else 1
@@ -116,6 +143,9 @@ class Stepper:
         self._recompute_calls = -(-config.max_model_len // chunk)
         self._since_ps = 0
         self._fragmented = False
+        self.cause = "step"
+        self._ends_together = False
+        self._num_copied = 0
         self.last_call_ps = -1
         self._windows = [
             group.sliding_window for group in config.kv_groups if group.sliding_window is not None
@@ -130,7 +160,7 @@ class Stepper:
             return False
         sequence = self._requests.sequence(index)
         self.state.waiting.push(sequence)
-        self.recorder.queue(now_ps, len(self.state.waiting))
+        self.recorder.queue(now_ps, self._num_waiting)
         return True
 
     def plan(self, now_ps: int) -> int | None:
@@ -138,23 +168,23 @@ class Stepper:
         self._account(now_ps)
         self.last_call_ps = now_ps
         while len(self._in_flight) < self._depth:
-            step = self._call()
+            step = self._call(now_ps)
             if not step.items and not step.preempted:
                 break
             self._launch(step, now_ps)
             self._refuse_looping(step, now_ps)
-        if not self._in_flight and len(self.state.waiting):
+        waiting = self._num_waiting
+        if not self._in_flight and waiting:
             self._refuse_stuck(now_ps)
             return self.plan(now_ps)
-        waiting = len(self.state.waiting)
-        self.recorder.queue(now_ps, waiting, self._cause)
+        self.recorder.queue(now_ps, waiting, self.cause)
         self.recorder.set_waiting(now_ps, waiting > 0)
-        self._fragmented = waiting > 0 and self.state.allocator.fragmented(
-            self.state.waiting.head()
-        )
+        self._fragmented = waiting > 0 and self.state.allocator.fragmented(self._head())
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
+        if self._listener is not None:
+            self._listener.planned(self, now_ps)
         return self._in_flight[0].end_ps if self._in_flight else None
 
     def cut(self, arrival_ps: int) -> int:
@@ -179,6 +209,8 @@ class Stepper:
             if item.stint == sequence.num_preemptions:
                 sequence.in_flight -= item.num_tokens
             if not item.samples:
+                if item.stint == sequence.num_preemptions:
+                    self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
                 continue
             if self._is_done(sequence):
                 dropped.append(sequence.index)
@@ -189,19 +221,19 @@ class Stepper:
                 late.append(sequence.index)
                 if self._is_done(sequence):
                     self.state.waiting.remove(sequence)
-                    self.recorder.queue(now_ps, len(self.state.waiting))
+                    self.recorder.queue(now_ps, self._num_waiting)
             else:
                 sequence.owed -= 1
                 computed = sequence.computed - sequence.owed
                 self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))
                 if self._is_done(sequence):
-                    self.state.running.remove(sequence)
-                    self._release_account(sequence, sequence.computed, now_ps)
-                    self.state.allocator.release(sequence)
+                    self._leave(sequence, now_ps)
             if self._is_done(sequence):
                 finished.append(sequence.index)
+                self._predictor.finished(sequence)
                 num_outputs = sequence.known - sequence.prompt_tokens
                 self.recorder.finished(sequence.index, now_ps, num_outputs)
+        self._end_batch(now_ps)
         if self._listener is not None:
             self._listener.applied(self, flight, finished, late, dropped)
         return finished
@@ -214,40 +246,37 @@ class Stepper:
     def abort(self, index: int, now_ps: int) -> None:
         """The client of an unfinished request gave up: it leaves, its blocks are free at once.
 
-        Tokens in flight for it are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``).
+        Tokens in flight for it are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``). Of a batch
+        that ends together it cannot leave: what it holds is free when the batch ends.
         """
         self._account(now_ps)
         state = self.state
         for sequence in state.running:
             if sequence.index == index:
-                state.running.remove(sequence)
-                self._release_account(sequence, sequence.computed, now_ps)
-                state.allocator.release(sequence)
+                self._leave(sequence, now_ps)
                 break
         else:
-            sequence = next(waiting for waiting in state.waiting if waiting.index == index)
-            state.waiting.remove(sequence)
-            self.recorder.queue(now_ps, len(state.waiting))
+            out = (*state.swapped, *state.waiting)
+            sequence = next(waiting for waiting in out if waiting.index == index)
+            self._withdraw(sequence)
+            self.recorder.queue(now_ps, self._num_waiting)
         sequence.aborted = True
         self.recorder.aborted(index, now_ps)
 
     # ---- parts -----------------------------------------------------------------------------
 
-    def _call(self) -> ScheduledStep:
+    def _call(self, now_ps: int) -> ScheduledStep:
         step = self._batching.compose(self.state)
-        self._cause = step.waits_for or "step"
+        self.cause = step.waits_for or "step"
+        for sequence, reason in step.dropped:
+            self._refuse(sequence, reason, now_ps)
         return step
 
     def _launch(self, step: ScheduledStep, now_ps: int) -> None:
         """Put a step behind those in flight and count its tokens as computed."""
         recorder, allocator = self.recorder, self.state.allocator
-        for admission in step.admitted:
-            index = admission.sequence.index
-            recorder.admitted(index, now_ps, admission.hit_tokens, resumed=admission.resumed)
-        for preemption in step.preempted:
-            victim = preemption.sequence
-            recorder.preempted(victim.index, preemption.lost_tokens)
-            self._release_account(victim, preemption.lost_tokens, now_ps)
+        self._note_moves(step, now_ps)
+        self._ends_together = step.ends_together
         items = []
         prefills: list[tuple[int, int]] = []
         contexts: list[int] = []
@@ -258,20 +287,24 @@ class Stepper:
                 FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
             )
             if decodes:
-                contexts.append(past + 1)
+                contexts.append(max(past + 1, step.padded_to))
             else:
-                prefills.append((num_tokens, past))
+                prefills.append((max(num_tokens, step.padded_to - past), past))
             if allocator.takes_memory(sequence, past + num_tokens):
                 sequence.last_block_ps = now_ps
             sequence.computed = past + num_tokens
             sequence.in_flight += num_tokens
             sequence.owed += samples
+        contexts += [step.padded_to] * len(self.state.ended)
         duration_ps, inside = self._cost.step(
             prefills,
             len(contexts),
             sum(contexts),
             [sum(min(context, window) for context in contexts) for window in self._windows],
         )
+        if self._link is not None:
+            duration_ps = self._with_copies(step, duration_ps)
+        duration_ps += self._copy_ps()
         recorder.num_steps += 1
         recorder.num_steps_outside += not inside
         start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
@@ -280,12 +313,85 @@ class Stepper:
         if self._listener is not None:
             self._listener.called(self, flight)
 
+    def _note_moves(self, step: ScheduledStep, now_ps: int) -> None:
+        """Who entered, was put out, or came back from the host in a call."""
+        recorder = self.recorder
+        for admission in step.admitted:
+            index = admission.sequence.index
+            recorder.admitted(index, now_ps, admission.hit_tokens, resumed=admission.resumed)
+            if self._predictor.predicts and not admission.resumed:
+                recorder.predicted(index, self._predictor.output_tokens(admission.sequence))
+            if admission.resumed:
+                self._judge(admission.sequence, admission.hit_tokens)
+        for preemption in step.preempted:
+            victim = preemption.sequence
+            if preemption.swapped_blocks:
+                recorder.swapped_out(victim.index, preemption.swapped_blocks)
+            else:
+                recorder.preempted(victim.index, preemption.computed)
+            self._release_account(victim, preemption.computed, now_ps)
+        for sequence, num_blocks, hit_tokens in step.swapped_in:
+            recorder.swapped_in_blocks += num_blocks
+            sequence.last_block_ps = now_ps
+            self._judge(sequence, hit_tokens)
+
+    def _copy_ps(self) -> int:
+        """Duration of what the call copied within the pool, before its step."""
+        relocations = self.state.allocator.relocations
+        if relocations is None:
+            return 0
+        copied = relocations.copied_tokens - self._num_copied
+        copy_ps = self._cost.copy_ps(copied)
+        self._num_copied += copied
+        self.recorder.copy_ps += copy_ps
+        self.recorder.relocations = relocations
+        return copy_ps
+
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""
-        sequence = self.state.waiting.pop()
-        self.recorder.refused(sequence.index, "does not fit even when nothing else runs")
+        sequence = self._head()
+        self._withdraw(sequence)
+        self._refuse(sequence, "does not fit even when nothing else runs", now_ps)
+
+    def _refuse(self, sequence: Sequence, reason: str, now_ps: int) -> None:
+        """Count a sequence that has left the queue for good; a late token of it is dropped."""
+        sequence.aborted = True
+        self.recorder.refused(sequence.index, reason)
         self._refused.append(sequence.index)
-        self.recorder.queue(now_ps, len(self.state.waiting))
+        self.recorder.queue(now_ps, self._num_waiting)
+
+    @property
+    def _num_waiting(self) -> int:
+        """Requests that are in the engine and do not run, those on the host included."""
+        return len(self.state.waiting) + len(self.state.swapped)
+
+    def _head(self) -> Sequence:
+        """Who is next to enter."""
+        return self.state.swapped[0] if self.state.swapped else self.state.waiting.head()
+
+    def _withdraw(self, sequence: Sequence) -> None:
+        """Take a sequence that does not run out of the engine."""
+        state = self.state
+        if sequence in state.swapped:
+            state.swapped.remove(sequence)
+            forget_swapped(state, sequence)
+        else:
+            state.waiting.remove(sequence)
+
+    def _judge(self, sequence: Sequence, hit_tokens: int) -> None:
+        """A victim runs again: tell the mode, and note whether its choice was right."""
+        judgement = self.state.mode.returned(sequence, hit_tokens)
+        if judgement is not None:
+            self.recorder.judged(swapped=judgement.swapped, right=judgement.right)
+
+    def _with_copies(self, step: ScheduledStep, duration_ps: int) -> int:
+        """Duration of a step with the blocks that it moves to the host and back."""
+        assert self._link is not None
+        out = sum(preemption.swapped_blocks for preemption in step.preempted)
+        back = sum(swap_in.num_blocks for swap_in in step.swapped_in)
+        copying_ps = self._link.copy_ps(out) + self._link.copy_ps(back)
+        self.recorder.copying_ps += copying_ps
+        return self._link.step_ps(duration_ps, copying_ps)
 
     def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:
         """Refuse a victim where sequences put each other out for ever.
@@ -304,17 +410,12 @@ class Stepper:
             self._num_barren = 0
             return
         self._num_barren += bool(step.preempted)
-        in_system = len(self.state.running) + len(self.state.waiting)
+        in_system = len(self.state.running) + self._num_waiting
         if self._num_barren > 2 * (in_system + self._recompute_calls):
             self._num_barren = 0
             sequence = step.preempted[-1].sequence
-            self.state.waiting.remove(sequence)
-            sequence.aborted = True  # a late token is dropped
-            self.recorder.refused(
-                sequence.index, "it and others put each other out and get no further"
-            )
-            self._refused.append(sequence.index)
-            self.recorder.queue(now_ps, len(self.state.waiting))
+            self._withdraw(sequence)
+            self._refuse(sequence, "it and others put each other out and get no further", now_ps)
 
     def _is_done(self, sequence: Sequence) -> bool:
         """The truth about lengths, asked only when results are applied."""
@@ -334,34 +435,66 @@ class Stepper:
         sequence.last_token_ps, sequence.last_token_stint = now_ps, item.stint
         recorder.output_tokens[index] += 1
 
+    def _leave(self, sequence: Sequence, now_ps: int) -> None:
+        """A running sequence ends; in a batch that ends together it keeps what it owns."""
+        self.state.running.remove(sequence)
+        if self._ends_together:
+            self.state.ended.append(sequence)
+        else:
+            self._release(sequence, now_ps)
+
+    def _end_batch(self, now_ps: int) -> None:
+        """Where nobody runs any more, take back what the ended members of a batch kept."""
+        if not self.state.running:
+            for sequence in self.state.ended:
+                self._release(sequence, now_ps)
+            self.state.ended.clear()
+
+    def _release(self, sequence: Sequence, now_ps: int) -> None:
+        """Take back what a sequence owns."""
+        self._release_account(sequence, sequence.computed, now_ps)
+        self.state.allocator.finish(sequence)
+
     def _release_account(self, sequence: Sequence, computed: int, now_ps: int) -> None:
         """What a sequence owned and had not filled by now was never filled."""
         slots = self.state.allocator.num_empty(sequence, computed)
         self.recorder.never(sequence.last_block_ps, now_ps, slots)
 
     def _account(self, now_ps: int) -> None:
-        """Memory was constant since the last event; O(running)."""
+        """Memory was constant since the last event; O(running).
+
+        KV of ended members is of use to nobody: it counts as padding.
+        """
         state = self.state
-        blank, cached, empty, duplicate, padding = state.allocator.usage(state.running)
+        owners = [*state.running, *state.ended]
+        blank, cached, empty, duplicate, padding = state.allocator.usage(owners)
+        padding += sum(sequence.computed for sequence in state.ended)
         self.recorder.interval(
             self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
         )
         hole = blank if self._fragmented else 0
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
+        self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)
         self.recorder.num_evicted_blocks = state.allocator.num_evicted
+        self.recorder.num_host_full = state.mode.num_host_full
+        self.recorder.peak_host_blocks = state.mode.host.peak_used
         self._since_ps = now_ps
 
     def check_invariants(self) -> None:
         """Verify every structure and counter; O(pool + running)."""
         state = self.state
         state.allocator.check_invariants()
-        assert len(state.running) <= self.config.max_num_seqs, "more sequences than seats"
+        members = [*state.running, *state.ended]
+        assert len(members) <= self.config.max_num_seqs, "more sequences than seats"
         for sequence in state.running:
             known = sequence.known + sequence.owed
             assert sequence.computed <= known, f"{sequence} computed more than it knows"
             assert state.allocator.num_held(sequence), f"{sequence} has no block"
         held = state.allocator.owners()
-        assert held == {sequence.index for sequence in state.running}, "blocks without an owner"
+        assert held == {sequence.index for sequence in members}, "blocks without an owner"
+        state.mode.host.check_invariants()
+        out = {sequence.index for sequence in state.swapped}
+        assert state.mode.host.owners() == out, "host blocks without an owner"
 
     def name_of(self, index: int) -> str:
         """Name of a request."""

@@ -42,7 +42,7 @@ class StepperLog(ScheduleLog):
                 [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
                 for a in step.admitted
             ],
-            "preempted": [[p.sequence.name, p.lost_tokens] for p in step.preempted],
+            "preempted": [[p.sequence.name, p.computed] for p in step.preempted],
             "free_after_schedule": pool.num_free,
             "evicted": pool.num_evicted - self._num_evicted,
         }
@@ -70,6 +70,9 @@ class StepperLog(ScheduleLog):
             if any(added):
                 new[item.sequence.name] = added[0] if len(added) == 1 else added
         return new
+
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """Write nothing: the calls are written."""
 
     def applied(
         self,

@@ -1,8 +1,10 @@
 """Swapping a request to host memory against computing its KV again.
 
 CPU blocks are the swap space of a rank over its block bytes, as vLLM's v0 engine counted them. A
-swap moves a request's KV out and in again over the host link (datasheet rate); a recomputation is
-the prefill of as many tokens, in chunks of the token budget, by the step cost of the card.
+swap moves a request's blocks out and in again over the host link; a recomputation is the prefill of
+as many tokens, in chunks of the token budget, by the step cost of the card. Both are followed by
+the step of the next token, which costs nobody anything: it is due either way. (What a run's mode
+``auto`` compares, too: :mod:`kvsim.policies.preemption.auto`.)
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kvsim.sim.cost import StepCost
+    from kvsim.sim.host_link import HostLink
+    from kvsim.sim.kv_layout import BlockLayout
     from kvsim.sim.memory_terms import PoolRequest
-    from kvsim.sim.models import ModelSpec
 
 PS_PER_S = 10**12
 
@@ -22,7 +25,8 @@ PS_PER_S = 10**12
 class SwapCost:
     """Seconds for one request of ``tokens``, and the length from which swapping is quicker.
 
-    ``break_even_tokens`` is ``None`` where recomputing is quicker up to ``tokens``.
+    ``break_even_tokens`` counts whole blocks; it is ``None`` where recomputing is quicker up to
+    ``tokens``.
     """
 
     tokens: int
@@ -32,27 +36,36 @@ class SwapCost:
     cost: str
 
 
-def swap_cost(request: PoolRequest, on_rank: ModelSpec, cost: StepCost) -> SwapCost | None:
-    """Compare both at the longest length; ``None`` where the card has no host link."""
-    rate = request.hardware.host_link_bytes_per_s
-    if not rate:
-        return None
+def swap_cost(
+    request: PoolRequest, layout: BlockLayout, link: HostLink, cost: StepCost
+) -> SwapCost:
+    """Compare both at the longest length, and find where the longer ones begin to swap."""
 
     def swap_s(tokens: int) -> float:
-        return 2 * on_rank.kv_bytes(tokens, request.kv_dtype, request.tp) / rate
+        return 2 * link.copy_ps(layout.blocks_for(tokens)) / PS_PER_S
+
+    def work_ps(start: int, stop: int) -> int:
+        chunk = request.max_num_batched_tokens
+        return sum(
+            cost.step([(min(chunk, stop - past), past)], 0, 0)[0]
+            for past in range(start, stop, chunk)
+        )
 
     def recompute_s(tokens: int) -> float:
-        chunk = request.max_num_batched_tokens
-        pieces = [(min(chunk, tokens - past), past) for past in range(0, tokens, chunk)]
-        return sum(cost.step([piece], 0, 0)[0] for piece in pieces) / PS_PER_S
+        return (work_ps(0, tokens + 1) - work_ps(tokens, tokens + 1)) / PS_PER_S
 
-    length = request.model_len
-    low, high = 1, length
+    length, size = request.model_len, layout.block_size
+
+    def pays(blocks: int) -> bool:
+        tokens = min(blocks * size, length)
+        return swap_s(tokens) <= recompute_s(tokens)
+
+    low, high = 1, -(-length // size)
     while low < high:
         middle = (low + high) // 2
-        if swap_s(middle) <= recompute_s(middle):
+        if pays(middle):
             high = middle
         else:
             low = middle + 1
-    wins = swap_s(low) <= recompute_s(low)
-    return SwapCost(length, swap_s(length), recompute_s(length), low if wins else None, cost.name)
+    even = min(low * size, length) if pays(low) else None
+    return SwapCost(length, swap_s(length), recompute_s(length), even, cost.name)

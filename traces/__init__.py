@@ -8,7 +8,7 @@ from kvsim.traces.output_lengths import OutputRule
 from kvsim.traces.read import read_trace
 from kvsim.traces.readers import format_names
 from kvsim.traces.spread_ties import spread_ties
-from kvsim.traces.trace import LENGTH, STOP, PrefixIds, Receipt, Trace, TraceError
+from kvsim.traces.trace import LENGTH, STOP, MorePredecessors, PrefixIds, Receipt, Trace, TraceError
 from kvsim.traces.usable import check_usable
 from kvsim.traces.write import write_trace
 
@@ -18,6 +18,7 @@ __all__ = [
     "STOP",
     "ArrivalRule",
     "MaxTokensRule",
+    "MorePredecessors",
     "OutputRule",
     "PrefixIds",
     "Receipt",

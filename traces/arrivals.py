@@ -30,6 +30,8 @@ CHOICES: Final = (
     "recorded, rate=R, poisson, gamma(cv=X), weibull(shape=X); R is requests per second (also "
     "inside: poisson(rate=R), or as --rate R), X is above 0"
 )
+_RANGES: Final = {"cv": (0.001, 100.0), "shape": (0.01, 1000.0)}
+"""Beyond them floats can no longer tell gaps apart, or say how long they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class ArrivalRule:
             if name == "rate":
                 rule = replace(rule, rate_per_s=_positive(text, value, option))
             elif own is not None and name == own:
-                rule = replace(rule, parameter=_positive(text, value, option))
+                rule = replace(rule, parameter=_within(text, name, value, option))
             else:
                 raise TraceError(f"{option} is {text!r}: {name!r} is unknown; choices: {CHOICES}")
         if own is not None and own not in named:
@@ -167,6 +169,17 @@ def _positive(text: str, value: str, option: str) -> float:
         number = math.nan
     if not (0 < number < math.inf):
         raise TraceError(f"{option} is {text!r}: {value.strip()!r} is not a number above 0")
+    return number
+
+
+def _within(text: str, name: str, value: str, option: str) -> float:
+    number = _positive(text, value, option)
+    low, high = _RANGES[name]
+    if not low <= number <= high:
+        raise TraceError(
+            f"{option} is {text!r}: {name} is {number:g}; allowed are numbers from {low:g} to "
+            f"{high:g}"
+        )
     return number
 
 

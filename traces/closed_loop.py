@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -21,9 +22,10 @@ from kvsim.traces.trace import TraceError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.traces.trace import Trace
+    from kvsim.traces.trace import MorePredecessors, Trace
 
 _UNITS_NS: Final = {"ms": 10**6, "s": 10**9, "min": 60 * 10**9}
+_LONGEST_NS: Final = 2**62 // 1000  # 53 days; in ps it fits 64 bits, and so does what follows it
 _TIME: Final = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|min)"
 _FIXED: Final = re.compile(rf"\s*{_TIME}\s*")
 _EXPONENTIAL: Final = re.compile(rf"\s*exponential\(\s*mean\s*=\s*{_TIME}\s*\)\s*")
@@ -31,9 +33,19 @@ _LOGNORMAL: Final = re.compile(
     rf"\s*lognormal\(\s*mean\s*=\s*{_TIME}\s*,\s*sigma\s*=\s*([0-9](?:\.[0-9]{{1,9}})?)\s*\)\s*"
 )
 CHOICES: Final = (
-    "a time such as 5s or 500ms, exponential(mean=5s), lognormal(mean=5s,sigma=1) with the "
-    "standard deviation of the logarithm"
+    "a time such as 5s or 500ms (up to 53 days), exponential(mean=5s), lognormal(mean=5s,sigma=1) "
+    "with the standard deviation of the logarithm"
 )
+
+
+def parse_duration_ns(text: str) -> int | None:
+    """Read a time such as ``5s``, ``500ms`` or ``2.5 min``; None for what is none."""
+    match = _FIXED.fullmatch(text)
+    return None if match is None else _ns(match)
+
+
+def _ns(match: re.Match[str]) -> int:
+    return round(Decimal(match[1]) * _UNITS_NS[match[2]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,9 @@ class ThinkRule:
             ("lognormal", _LOGNORMAL),
         ):
             if match := pattern.fullmatch(text):
-                mean_ns = round(float(match[1]) * _UNITS_NS[match[2]])
+                mean_ns = _ns(match)
+                if mean_ns > _LONGEST_NS:
+                    break
                 return cls(kind, mean_ns, float(match[3]) if kind == "lognormal" else 0.0)
         raise TraceError(f"--think-time is {text!r}; choices: {CHOICES}")
 
@@ -66,11 +80,13 @@ class ThinkRule:
         else:
             log_mean = math.log(max(self.mean_ns, 1)) - self.sigma**2 / 2
             times_ns = rng.lognormal(log_mean, self.sigma, count)
-        return np.minimum(np.rint(times_ns), 2**62 // 1000).astype(np.int64)
+        return np.minimum(np.rint(times_ns), _LONGEST_NS).astype(np.int64)
 
 
 class FollowOns(NamedTuple):
     """For each request the one whose answer it waits for (-1: it waits for none).
+
+    Where ``also_after`` names others, a request that waits at all waits for those, too.
 
     ``parent``, ``delay_ns``: int64, shape ``(n,)``; the delay runs from the end of the answer. Of
     requests that wait for none it is the pause of a user between the session before and this one.
@@ -80,6 +96,20 @@ class FollowOns(NamedTuple):
     parent: NDArray[np.int64]
     delay_ns: NDArray[np.int64]
     num_drawn: int = 0
+    also_after: MorePredecessors | None = None
+
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return who waits and for whose answer: each pair once, in order of who waits."""
+        waiting = np.flatnonzero(self.parent >= 0)
+        answers = self.parent[waiting]
+        if self.also_after is None:
+            return waiting, answers
+        owners = np.repeat(np.arange(len(self.parent)), np.diff(self.also_after.offsets))
+        really = self.parent[owners] >= 0
+        others = np.stack([owners[really], self.also_after.requests[really]])
+        pairs = np.concatenate([np.stack([waiting, answers]), others], axis=1)
+        waiting, answers = np.unique(pairs, axis=1)
+        return waiting, answers
 
     def note(self) -> str:
         """Say who waits."""
@@ -142,7 +172,7 @@ def follow_ons(
             )
         generator = rng if rng is not None else np.random.default_rng(0)
         delay_ns[drawn] = think.draw(num_drawn, generator)
-    return FollowOns(parent, delay_ns, num_drawn)
+    return FollowOns(parent, delay_ns, num_drawn, trace.also_after)
 
 
 def _recorded_delays(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -4,7 +4,7 @@ A session picks a system prompt; each turn's prompt is everything said before an
 Agents fan out between turns, each a conversation of its own under the same system prompt::
 
     turn 0 --+-> sub-agent a: a0 -> a1 --------+
-             +-> sub-agent b: b0 -> b1 -> b2 --+-> turn 1 follows the last of them
+             +-> sub-agent b: b0 -> b1 -> b2 --+-> turn 1 follows both
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _BATCH: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """One request; ``after`` is the one it follows, ``turn`` its number in its session."""
+    """One request; ``after`` is the one it follows, ``turn`` its number in its session.
+
+    It waits for the answers to ``also_after``, too, which end before that of ``after``.
+    """
 
     arrival_ns: int
     end_ns: int
@@ -39,6 +42,7 @@ class Turn:
     after: Turn | None
     delay_ns: int
     ids: tuple[int, ...]
+    also_after: tuple[Turn, ...] = ()
 
 
 class Lengths:
@@ -103,13 +107,16 @@ class Conversations:
         turn = self._say(thread, start_ns, None, 0)
         for _ in range(self._count(workload.mean_turns) - 1):
             after, delay_ns = turn, self._wait_ns(workload.think_s)
-            for _ in range(workload.sub_agents):
-                last = self._agent(_Thread(number, said, list(ids), out), turn)
-                if last.end_ns > after.end_ns:
-                    after, delay_ns = last, 0
+            agents = [
+                self._agent(_Thread(number, said, list(ids), out), turn)
+                for _ in range(workload.sub_agents)
+            ]
+            if agents:
+                after, delay_ns = max(agents, key=lambda last: last.end_ns), 0
             if thread.said_tokens >= workload.max_context:
                 break
-            turn = self._say(thread, after.end_ns + delay_ns, after, delay_ns)
+            others = tuple(last for last in agents if last is not after)
+            turn = self._say(thread, after.end_ns + delay_ns, after, delay_ns, others)
         return out
 
     def _agent(self, thread: _Thread, parent: Turn) -> Turn:
@@ -122,7 +129,14 @@ class Conversations:
             turn = self._say(thread, turn.end_ns + delay_ns, turn, delay_ns)
         return turn
 
-    def _say(self, thread: _Thread, arrival_ns: int, after: Turn | None, delay_ns: int) -> Turn:
+    def _say(
+        self,
+        thread: _Thread,
+        arrival_ns: int,
+        after: Turn | None,
+        delay_ns: int,
+        also_after: tuple[Turn, ...] = (),
+    ) -> Turn:
         text, output = self.lengths.next()
         prompt = thread.said_tokens + text
         thread.said_tokens = prompt + output
@@ -140,6 +154,7 @@ class Conversations:
             after=after,
             delay_ns=delay_ns,
             ids=tuple(thread.ids),
+            also_after=also_after,
         )
         thread.out.append(turn)
         return turn

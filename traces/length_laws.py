@@ -6,7 +6,6 @@ distribution function, by which the lengths drawn are judged.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from kvsim.traces.readers.text import parse_json
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -162,11 +162,11 @@ def parse_law(text: str, option: str) -> LengthLaw:
 def _read_table(path: Path) -> QuantileTable:
     """Read pairs [tokens, probability]; those after the first with probability 1 say no more."""
     try:
-        pairs: Any = json.loads(path.read_text("utf-8"))
+        pairs: Any = parse_json(path.read_text("utf-8"))
         points = [(float(probability), float(tokens)) for tokens, probability in pairs]
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise TraceError(f"{path}: this is no JSON list of pairs [tokens, probability]") from None
     if not points or points[0][0] > 0:
         points.insert(0, (0.0, 0.0))

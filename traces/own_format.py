@@ -26,6 +26,7 @@ OPTIONAL: Final = (
     "session",
     "turn",
     "after_request",
+    "also_after",
     "delay_ns",
     "num_samples",
     "beam_width",

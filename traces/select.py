@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.trace import PrefixIds, Trace, TraceError
+from kvsim.traces.readers.batch import Ragged
+from kvsim.traces.trace import MorePredecessors, PrefixIds, Trace, TraceError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SPECIAL: Final = {"name", "ids", "session", "after_request", "prefix", "sha256", "receipt"}
+_SPECIAL: Final = {
+    "name",
+    "ids",
+    "session",
+    "after_request",
+    "also_after",
+    "prefix",
+    "sha256",
+    "receipt",
+}
 
 
 def take(trace: Trace, rows: NDArray[np.int64]) -> Trace:
@@ -36,6 +46,7 @@ def take(trace: Trace, rows: NDArray[np.int64]) -> Trace:
         before = place[trace.after_request[rows]]
         changes["after_request"] = before
         orphans = (trace.after_request[rows] >= 0) & (before < 0)
+        changes["also_after"] = _take_also_after(trace.also_after, rows, place, before)
         if trace.delay_ns is not None:
             changes["delay_ns"] = np.where(orphans, 0, changes["delay_ns"])
         if trace.has_time is not None:
@@ -46,21 +57,36 @@ def take(trace: Trace, rows: NDArray[np.int64]) -> Trace:
 
 
 def _take_ids(prefix: PrefixIds, rows: NDArray[np.int64]) -> PrefixIds:
-    starts, lengths = prefix.offsets[rows], np.diff(prefix.offsets)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    where = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return replace(prefix, offsets=offsets, ids=prefix.ids[where])
+    ids = Ragged(np.diff(prefix.offsets), prefix.ids).reorder(rows)
+    return replace(prefix, offsets=ids.offsets(), ids=ids.flat)
+
+
+def _take_also_after(
+    also: MorePredecessors | None,
+    rows: NDArray[np.int64],
+    place: NDArray[np.int64],
+    before: NDArray[np.int64],
+) -> MorePredecessors | None:
+    """Return the further predecessors of ``rows`` that are taken; orphans have none."""
+    if also is None:
+        return None
+    lists = Ragged(np.diff(also.offsets), also.requests).reorder(rows)
+    owners = np.repeat(np.arange(len(rows)), lists.lengths)
+    found = place[lists.flat]
+    keep = (found >= 0) & (before[owners] >= 0)
+    lists = Ragged(np.bincount(owners[keep], minlength=len(rows)), found[keep])
+    return MorePredecessors(lists.offsets(), lists.flat) if keep.any() else None
 
 
 def slice_rows(trace: Trace, first: int, end: int | None) -> Trace:
     """Return the requests from row ``first`` (from 0) to before ``end``."""
-    end = len(trace) if end is None else min(end, len(trace))
-    if not 0 <= first < end:
+    asked = len(trace) if end is None else end
+    if not 0 <= first < min(asked, len(trace)):
         raise TraceError(
             f"no request is left: trace {trace.name} has {len(trace):,} requests, rows {first:,} "
-            f"to before {end:,} were asked for"
+            f"to before {asked:,} were asked for"
         )
-    return take(trace, np.arange(first, end))
+    return take(trace, np.arange(first, min(asked, len(trace))))
 
 
 def slice_time(trace: Trace, first_ns: int, end_ns: int | None) -> Trace:
@@ -98,6 +124,8 @@ def sample(trace: Trace, num_requests: int, generator: np.random.Generator) -> T
 
 def groups_of(trace: Trace) -> NDArray[np.int64]:
     """Return for each request the number of its group, from 0 in order of first appearance."""
+    if trace.session is None and trace.after_request is None:
+        return np.arange(len(trace))
     leader = list(range(len(trace)))
 
     def lead(row: int) -> int:
@@ -112,7 +140,12 @@ def groups_of(trace: Trace) -> NDArray[np.int64]:
             if session:
                 leader[row] = first.setdefault(session, row)
     if trace.after_request is not None:
-        for row, before in enumerate(trace.after_request.tolist()):
+        edges = list(enumerate(trace.after_request.tolist()))
+        if trace.also_after is not None:
+            counts = np.diff(trace.also_after.offsets)
+            owners = np.repeat(np.arange(len(trace)), counts).tolist()
+            edges += zip(owners, trace.also_after.requests.tolist(), strict=True)
+        for row, before in edges:
             if before >= 0:
                 one, other = lead(row), lead(before)
                 leader[max(one, other)] = min(one, other)

@@ -131,6 +131,11 @@ class _Decompressor(Protocol):
 
 
 def _unpacked_chunks(path: Path) -> Iterator[bytes]:
+    if path.is_fifo() or path.is_char_device():
+        raise TraceError(
+            f"{path}: this is a pipe or a device, and a trace is read more than once: write it to "
+            "a file first"
+        )
     try:
         with path.open("rb") as file:
             magic = file.read(4)

@@ -8,10 +8,14 @@ Both take population variances. A Poisson process has 1 for either.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from kvsim.traces.order_statistics import blocks, percentile
+from kvsim.traces.time_grid import gap_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +41,7 @@ class Lengths:
     @classmethod
     def of(cls, tokens: NDArray[np.int64]) -> Lengths:
         """Summarise at least one count."""
-        p50, p90, p99 = np.percentile(tokens, [50, 90, 99]).tolist()
+        p50, p90, p99 = (percentile(tokens, percent) for percent in (50, 90, 99))
         return cls(float(tokens.mean()), p50, p90, p99, int(tokens.max()), int(tokens.sum()))
 
 
@@ -64,29 +68,39 @@ class Arrivals:
     @classmethod
     def of(cls, arrival_ns: NDArray[np.int64]) -> Arrivals:
         """Summarise at least one arrival; they need no order."""
-        times = np.sort(arrival_ns)
-        times -= times[0]
-        span_ns = int(times[-1])
+        times = arrival_ns
+        if any((gaps < 0).any() for gaps in gap_blocks(times)):
+            times = np.sort(times)
+        span_ns = int(times[-1]) - int(times[0])
         if not span_ns:
             return cls(len(times), 0.0, None, None, {})
-        gaps = np.diff(times)
+        mean = span_ns / (len(times) - 1)
+        squares = sum(float(((gaps - mean) ** 2).sum()) for gaps in gap_blocks(times))
         return cls(
             requests=len(times),
             span_s=span_ns / _NS_PER_S,
             rate_per_s=len(times) / (span_ns / _NS_PER_S),
-            gap_cv=float(gaps.std() / gaps.mean()),
+            gap_cv=math.sqrt(squares / (len(times) - 1)) / mean,
             iod={s: _dispersion(times, s) for s in IOD_BINS_S if span_ns >= s * _NS_PER_S},
         )
 
 
 def _dispersion(times: NDArray[np.int64], bin_s: int) -> float:
     """IoD; bins without arrivals are counted, not stored."""
-    bins = times // (bin_s * _NS_PER_S)
-    counts = np.unique(bins, return_counts=True)[1].astype(np.float64)
-    num_bins = int(bins[-1]) + 1
+    squares = unfinished = 0
+    last = -1  # the bin that a block before may have left unfinished
+    for block in blocks(times):
+        bins, counts = np.unique((block - times[0]) // (bin_s * _NS_PER_S), return_counts=True)
+        if bins[0] == last:
+            counts[0] += unfinished
+        else:
+            squares += unfinished**2
+        squares += int((counts[:-1] ** 2).sum())
+        last, unfinished = int(bins[-1]), int(counts[-1])
+    squares += unfinished**2
+    num_bins = last + 1
     mean = len(times) / num_bins
-    variance = ((counts - mean) ** 2).sum() + (num_bins - len(counts)) * mean**2
-    return float(variance / num_bins / mean)
+    return (squares / num_bins - mean**2) / mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +163,9 @@ def statistics_of(trace: Trace) -> Statistics:
 def _session_starts_ns(trace: Trace) -> list[int]:
     starts: dict[str, int] = {}
     if trace.session is not None:
-        for session, arrival_ns in zip(trace.session, trace.arrival_ns.tolist(), strict=True):
-            if session:
-                starts.setdefault(session, arrival_ns)
+        for index, session in enumerate(trace.session):
+            if session and session not in starts:
+                starts[session] = int(trace.arrival_ns[index])
     return list(starts.values())
 
 
@@ -166,7 +180,10 @@ def length_histogram(tokens: NDArray[np.int64]) -> list[tuple[int, int]]:
     last one; a class begins where the one before ends.
     """
     edges = np.array([step * 10**power for power in range(18) for step in _STEPS])
-    counts = np.bincount(np.searchsorted(edges, tokens, side="left"), minlength=len(edges))
+    counts = np.zeros(len(edges), dtype=np.int64)
+    for block in blocks(tokens):
+        classes = np.searchsorted(edges, block, side="left")
+        counts += np.bincount(classes, minlength=len(edges))
     used = np.flatnonzero(counts)
     first, last = int(used[0]), int(used[-1])
     return [(int(edges[i]), int(counts[i])) for i in range(first, last + 1)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LENGTH", "STOP", "PrefixIds", "Receipt", "Trace", "TraceError"]
+__all__ = ["LENGTH", "STOP", "MorePredecessors", "PrefixIds", "Receipt", "Trace", "TraceError"]
 
 LENGTH: Final = 0
 """``ends_by`` code: the answer ends because its length was reached (``max_tokens`` foreseen)."""
@@ -59,6 +59,24 @@ class PrefixIds:
     scope: str = "global"
 
 
+@dataclass(frozen=True, slots=True)
+class MorePredecessors:
+    """Answers that a request waits for beside the one to ``after_request``.
+
+    Request ``i`` waits for those to ``requests[offsets[i]:offsets[i + 1]]``, too, all of them
+    earlier ones. In the record they ended no later than that of ``after_request``, so ``delay_ns``
+    runs from the end of the last of all.
+
+    Attributes
+    ----------
+    offsets, requests
+        int64, shapes ``(n + 1,)`` and ``(offsets[-1],)``.
+    """
+
+    offsets: NDArray[np.int64]
+    requests: NDArray[np.int64]
+
+
 @dataclass(slots=True)
 class Trace:
     """Requests in arrival order (ties keep file order), one entry per request in each column.
@@ -81,6 +99,8 @@ class Trace:
     session, turn, after_request, delay_ns, num_samples, beam_width
         Optional int64 columns (``session`` may be strings); ``after_request`` is an index, -1 none;
         ``delay_ns`` runs from the end of that answer, -1 where it is not known.
+    also_after : MorePredecessors or None
+        For turns that follow several answers (parallel calls, sub-agents).
     has_time : bool or None
         False where a turn has no time of its own: it arrives ``delay_ns`` after the answer to
         ``after_request`` ends, and ``arrival_ns`` is only its earliest bound. None = all have.
@@ -103,6 +123,7 @@ class Trace:
     session: Sequence[str] | None = None
     turn: NDArray[np.int64] | None = None
     after_request: NDArray[np.int64] | None = None
+    also_after: MorePredecessors | None = None
     delay_ns: NDArray[np.int64] | None = None
     num_samples: NDArray[np.int64] | None = None
     beam_width: NDArray[np.int64] | None = None

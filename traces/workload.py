@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.traces.conversations import Conversations, Lengths, Turn
-from kvsim.traces.trace import PrefixIds, Trace, TraceError
+from kvsim.traces.readers.batch import Ragged
+from kvsim.traces.trace import MorePredecessors, PrefixIds, Trace, TraceError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -175,6 +176,7 @@ def _to_trace(turns: list[Turn], workload: Workload, name: str) -> Trace:
         session=[f"s{turn.session}" for turn in turns],
         turn=column([turn.turn for turn in turns]),
         after_request=column([-1 if t.after is None else row[id(t.after)] for t in turns]),
+        also_after=_also_after(turns, row),
         delay_ns=column([turn.delay_ns for turn in turns]),
         prefix=PrefixIds(
             block_size=workload.block_tokens,
@@ -183,3 +185,9 @@ def _to_trace(turns: list[Turn], workload: Workload, name: str) -> Trace:
             covers_output=True,
         ),
     )
+
+
+def _also_after(turns: list[Turn], row: dict[int, int]) -> MorePredecessors | None:
+    others = [[row[id(other)] for other in turn.also_after] for turn in turns]
+    lists = Ragged.of_lists(others)
+    return MorePredecessors(lists.offsets(), lists.flat) if len(lists.flat) else None

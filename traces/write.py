@@ -19,6 +19,8 @@ from kvsim.traces.trace import TraceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import NDArray
+
     from kvsim.traces.trace import Trace
 
 _CHUNK_ROWS: Final = 1 << 14
@@ -33,6 +35,7 @@ _NUMBERS: Final = (
     "has_time",
     "timeout_ns",
 )
+_LISTS: Final = ("also_after", "prefix_ids")
 
 
 class _Sink(Protocol):
@@ -122,12 +125,18 @@ def _chunks(trace: Trace) -> Iterator[dict[str, list[Any]]]:
             values = getattr(trace, name)
             if values is not None:
                 chunk[name] = values[part].astype(np.int64).tolist()
+        if trace.also_after is not None:
+            chunk["also_after"] = _lists(trace.also_after.offsets, trace.also_after.requests, first)
         if trace.prefix is not None:
-            offsets = trace.prefix.offsets[first : first + _CHUNK_ROWS + 1].tolist()
-            flat = trace.prefix.ids[offsets[0] : offsets[-1]].tolist()
-            starts = [offset - offsets[0] for offset in offsets]
-            chunk["prefix_ids"] = [flat[start:end] for start, end in pairwise(starts)]
+            chunk["prefix_ids"] = _lists(trace.prefix.offsets, trace.prefix.ids, first)
         yield chunk
+
+
+def _lists(offsets: NDArray[np.int64], flat: NDArray[np.int64], first: int) -> list[list[int]]:
+    """Return the lists of the rows of a chunk, which begins at row ``first``."""
+    bounds = offsets[first : first + _CHUNK_ROWS + 1].tolist()
+    numbers = flat[bounds[0] : bounds[-1]].tolist()
+    return [numbers[start - bounds[0] : end - bounds[0]] for start, end in pairwise(bounds)]
 
 
 def _write_jsonl(trace: Trace, stream: _Sink) -> None:
@@ -152,7 +161,7 @@ def _write_csv(trace: Trace, stream: _Sink) -> None:
 def _csv_cells(name: str, column: list[Any]) -> list[str]:
     if name in ("id", "session"):
         return [_quoted(name, text) for text in column]
-    if name == "prefix_ids":
+    if name in _LISTS:
         return [" ".join(map(str, ids)) for ids in column]
     return list(map(str, column))
 
@@ -169,7 +178,7 @@ def _write_parquet(trace: Trace, stream: _Sink) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     kinds = {"id": pa.string(), "session": pa.string(), "ends_by": pa.string()}
-    kinds["prefix_ids"] = pa.list_(pa.int64())
+    kinds |= dict.fromkeys(_LISTS, pa.list_(pa.int64()))
     writer = None
     for chunk in _chunks(trace):
         if writer is None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.contiguous import ContiguousAllocator
-from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.policies.allocators.paged import PagedAllocator, block_order
 from kvsim.policies.allocators.placement import make_placement
+from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.reservation import RESERVATIONS
+from kvsim.policies.guards.allocator import GuardedAllocator
+from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry, build
 
 if TYPE_CHECKING:
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 def _paged(context: PolicyContext) -> Allocator:
     """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
-    return PagedAllocator(context.config)
+    if context.config.prefix == "radix":
+        return RadixAllocator(context)
+    return PagedAllocator(context.config, block_order(context))
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
@@ -29,6 +34,8 @@ def _contiguous(context: PolicyContext) -> Allocator:
     return ContiguousAllocator(
         build(RESERVATIONS.find(config.reservation), context),
         make_placement(config.placement, config.usable_blocks),
+        config.max_model_len,
+        compacts=config.compaction == "when-blocked",
     )
 
 
@@ -38,6 +45,7 @@ ALLOCATORS: Final[Registry[Callable[[PolicyContext], Allocator]]] = Registry(
         "paged": _paged,
         "contiguous": _contiguous,
     },
+    guard=lambda name, found: GuardedFactory(name, found, GuardedAllocator),
 )
 
 
@@ -51,4 +59,11 @@ def make_allocator(context: PolicyContext) -> Allocator:
     return factory(context) if name in ALLOCATORS.builtins else build(factory, context)
 
 
-__all__ = ["ALLOCATORS", "ContiguousAllocator", "PagedAllocator", "make_allocator"]
+__all__ = [
+    "ALLOCATORS",
+    "ContiguousAllocator",
+    "PagedAllocator",
+    "RadixAllocator",
+    "block_order",
+    "make_allocator",
+]

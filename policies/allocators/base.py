@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.allocators.relocations import Relocations
     from kvsim.policies.sequence import Sequence
 
 
@@ -43,18 +44,36 @@ class Usage(NamedTuple):
 class Allocator(Protocol):
     """KV memory of one engine. Sequences own memory from ``admit`` to ``release``.
 
-    ``uses_oracle``: decisions rest on true lengths.
+    ``uses_oracle``: decisions rest on true lengths. ``relocations``: what was moved, ``None``
+    where nothing ever is; what it copied by a scheduling call lengthens that call's step.
     """
 
     uses_oracle: bool
+    relocations: Relocations | None
 
     @property
     def num_evicted(self) -> int:
         """Cached blocks lost so far."""
         ...
 
+    @property
+    def num_spare(self) -> int:
+        """Blocks (or slots, where there are none) that can be handed out, cached ones included."""
+        ...
+
+    def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
+        """Spare blocks that a waiting sequence would take in all to hold ``tokens`` tokens."""
+        ...
+
+    def num_lacking(self, sequence: Sequence, tokens: int) -> int:
+        """Spare blocks that a running sequence would still take to hold ``tokens`` tokens."""
+        ...
+
     def find_hit(self, sequence: Sequence) -> Hit:
-        """Longest hit, at most all known tokens but one; changes nothing."""
+        """Longest hit, at most all known tokens but one; takes nothing.
+
+        It may count as a use of what was found.
+        """
         ...
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
@@ -70,11 +89,15 @@ class Allocator(Protocol):
         ...
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
-        """Make content of the first ``tokens`` tokens findable, where the allocator caches."""
+        """The first ``tokens`` tokens have been computed: they may become findable."""
+        ...
+
+    def finish(self, sequence: Sequence) -> None:
+        """A sequence ended: as :meth:`release`, but what it has computed may stay findable."""
         ...
 
     def release(self, sequence: Sequence) -> None:
-        """Take back all that a sequence owns."""
+        """Take back all that a sequence owns, as when it is preempted."""
         ...
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:

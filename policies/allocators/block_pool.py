@@ -7,23 +7,53 @@
 
 A block taken while it still has a key loses it then: there is no other eviction. Blocks without a
 key come back to the front (0.32.0) or to the back (0.12.0, 0.8.5) of the queue.
+
+That is LRU by the time at which blocks are given up. Under any other eviction order the queue holds
+blank blocks alone, which are taken first, and :class:`CachedBlocks` says which keyed one follows.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
+
+from kvsim.policies.allocators.cached_blocks import CachedBlocks, Use
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
+    from kvsim.policies.eviction.base import EvictionOrder
+
+NOBODY: Final = Use()
+
 
 class Block:
-    """One physical block; ``previous`` and ``next`` are its neighbours in the free queue."""
+    """One physical block; ``previous`` and ``next`` are its neighbours in the free queue.
 
-    __slots__ = ("id", "key", "next", "previous", "ref_count")
+    What follows ``ref_count`` are the facts of :class:`~kvsim.policies.eviction.base.NamedEntry`,
+    kept where the pool has an eviction order.
+    """
 
-    def __init__(self, block_id: int) -> None:
+    __slots__ = (
+        "created",
+        "id",
+        "key",
+        "last_access",
+        "last_user",
+        "next",
+        "num_hits",
+        "num_tokens",
+        "past",
+        "previous",
+        "priority",
+        "ref_count",
+    )
+
+    def __init__(self, block_id: int, num_tokens: int = 1) -> None:
         self.id = block_id
+        self.num_tokens = num_tokens
+        self.created = self.last_access = self.num_hits = self.priority = self.past = 0
+        self.last_user = -1
         self.key: Hashable | None = None
         self.ref_count = 0
         self.previous: Block | None = None
@@ -92,11 +122,26 @@ class BlockPool:
 
     ``num_duplicates`` counts owned blocks whose key an earlier owned block holds as well;
     ``num_cached_free`` the unreferenced blocks with a key; ``num_evicted`` all keys lost so far.
+
+    ``order``: who is evicted, ``None`` = the one free queue. ``capacity``: most unreferenced blocks
+    that stay cached, ``None`` = as many as the pool has room for. With ``math.inf`` evicted content
+    stays findable without memory: a look-up gives the block ``absent`` for it, and whoever is
+    admitted with that takes a free block for it, filled at no cost.
     """
 
-    def __init__(self, num_gpu_blocks: int, *, unkeyed_to_front: bool = True) -> None:
+    def __init__(
+        self,
+        num_gpu_blocks: int,
+        *,
+        unkeyed_to_front: bool = True,
+        block_size: int = 1,
+        order: EvictionOrder[Block] | None = None,
+        capacity: float | None = None,
+    ) -> None:
+        assert order is not None or capacity in (None, math.inf), "the free queue has no cap"
         self.null = Block(0)
-        self._blocks = [Block(i) for i in range(1, num_gpu_blocks)]
+        self.absent = Block(-3)
+        self._blocks = [Block(i, block_size) for i in range(1, num_gpu_blocks)]
         self.free_queue = FreeQueue(self._blocks)
         self.index: dict[Hashable, dict[int, Block]] = {}
         self.num_cached_free = 0
@@ -105,49 +150,71 @@ class BlockPool:
         self.evicted_ids: list[int] = []
         self._unkeyed_to_front = unkeyed_to_front
         self._num_owned: dict[Hashable, int] = {}
+        self._cached = None if order is None else CachedBlocks(self.index, order)
+        self._most_cached = math.inf if capacity is None else capacity
+        self._stored: set[Hashable] | None = set() if capacity == math.inf else None
 
     @property
     def num_free(self) -> int:
         """Blocks that can be handed out, cached ones included."""
-        return self.free_queue.num_blocks
+        if self._cached is None:
+            return self.free_queue.num_blocks
+        return self.free_queue.num_blocks + self.num_cached_free
 
     def lookup(self, key: Hashable) -> Block | None:
-        """Return the block inserted first under ``key``; changes nothing."""
+        """Return the block inserted first under ``key``, or ``absent``; changes nothing."""
         copies = self.index.get(key)
-        return next(iter(copies.values())) if copies else None
+        if copies:
+            return next(iter(copies.values()))
+        return self.absent if self._stored and key in self._stored else None
 
     def take(self, count: int) -> list[Block]:
-        """Take blocks from the front of the queue; those with a key lose it (eviction)."""
+        """Take free blocks, blank ones first (see the module); keys are lost (eviction)."""
         taken = []
         for _ in range(count):
-            block = self.free_queue.pop_front()
+            if self._cached is None or self.free_queue.num_blocks:
+                block = self.free_queue.pop_front()
+            else:
+                block = self._cached.victim()
             if block.key is not None:
-                copies = self.index[block.key]
-                del copies[block.id]
-                if not copies:
-                    del self.index[block.key]
-                block.key = None
-                self.num_cached_free -= 1
-                self.num_evicted += 1
-                self.evicted_ids.append(block.id)
+                self._evict(block)
             block.ref_count = 1
             taken.append(block)
         return taken
 
-    def touch(self, block: Block) -> None:
+    def touch(self, block: Block, use: Use = NOBODY) -> None:
         """Reference a cached block; it leaves the free queue if nobody held it."""
         if block.ref_count == 0:
-            self.free_queue.remove(block)
+            if self._cached is None:
+                self.free_queue.remove(block)
             self.num_cached_free -= 1
             self._owned(block.key, 1)
         block.ref_count += 1
+        if self._cached is not None:
+            self._cached.used(block, use)
 
-    def set_key(self, block: Block, key: Hashable) -> None:
-        """Enter an owned full block into the index, behind older copies of the same key."""
+    def set_key(
+        self,
+        block: Block,
+        key: Hashable,
+        *,
+        parent: Hashable | None = None,
+        past: int = 0,
+        use: Use = NOBODY,
+    ) -> None:
+        """Enter an owned full block into the index, behind older copies of the same key.
+
+        ``parent``: key of the block before it, if that must not leave first; ``past``: tokens
+        before it.
+        """
         assert block.key is None, f"{block} has a key already"
         block.key = key
         self.index.setdefault(key, {})[block.id] = block
         self._owned(key, 1)
+        if self._stored is not None:
+            self._stored.discard(key)
+        if self._cached is not None:
+            self._cached.inserted(block, parent, past, use)
 
     def release(self, blocks: Iterable[Block]) -> None:
         """Drop one reference of each block, in the given order (callers give tails first)."""
@@ -163,10 +230,33 @@ class BlockPool:
                 (front if to_front else back).append(block)
         self.free_queue.push_front(front)
         for block in back:
-            self.free_queue.push_back(block)
+            if block.key is None or self._cached is None:
+                self.free_queue.push_back(block)
             if block.key is not None:
                 self.num_cached_free += 1
                 self._owned(block.key, -1)
+                if self._cached is not None:
+                    self._cached.released(block)
+        while self._cached is not None and self.num_cached_free > self._most_cached:
+            block = self._cached.victim()
+            self._evict(block)
+            self.free_queue.push_front([block])
+
+    def _evict(self, block: Block) -> None:
+        """Let an unreferenced block lose its key."""
+        key = block.key
+        copies = self.index[key]
+        del copies[block.id]
+        if not copies:
+            del self.index[key]
+            if self._stored is not None:
+                self._stored.add(key)
+        if self._cached is not None:
+            self._cached.evicted(block)
+        block.key = None
+        self.num_cached_free -= 1
+        self.num_evicted += 1
+        self.evicted_ids.append(block.id)
 
     def _owned(self, key: Hashable, change: int) -> None:
         """Keep count of the owned blocks under one key; each beyond the first is a duplicate."""
@@ -185,9 +275,14 @@ class BlockPool:
         assert len({block.id for block in queued}) == len(queued), "a block is queued twice"
         assert all(block.ref_count == 0 for block in queued), "a referenced block is queued"
         owned = [block for block in self._blocks if block.ref_count]
+        cached = [block for block in self._blocks if block.key is not None and not block.ref_count]
+        if self._cached is not None:
+            assert all(block.key is None for block in queued), "a cached block is queued as blank"
+            queued += cached
+            self._cached.check_invariants()
         assert len(owned) + len(queued) == len(self._blocks), "a block is lost"
-        cached = [block for block in queued if block.key is not None]
         assert len(cached) == self.num_cached_free, "cached count is off"
+        assert len(cached) <= self._most_cached, "more is cached than may be"
         keyed = {block.id for block in self._blocks if block.key is not None}
         indexed = [block_id for copies in self.index.values() for block_id in copies]
         assert len(indexed) == len(keyed), "index and keys differ"

@@ -2,20 +2,31 @@
 
 Source: the baselines of the PagedAttention paper (SOSP 2023, sections 3.1 and 6.1) and Orca's
 admission rule (OSDI 2022, Algorithm 1): a request enters when its whole reservation can be placed,
-and only the head of the queue is tried. No sequence ever lacks room afterwards, so none is
-preempted; nothing is shared and nothing is cached.
+and only the head of the queue is tried. Nothing is shared and nothing is cached.
 
     [  computed  |  will be filled  |  never filled  | round-up ]
     token          future             never            padding
                  '---------- empty ----------------'
     '---------------- reservation --------------------'
+
+Most reservations cover all that a sequence will use; then it never lacks room and is never
+preempted. One that is outgrown is renewed: to what the reservation now says, at least twice the
+room that there was for the answer, at most the model length. If the slots that the step needs are
+free beside the run, it grows in place, up to the renewed length or the end of the hole; else it
+moves to a hole that holds all of the renewed length, and what it has computed is copied; else
+somebody has to give way, by the rules of preemption.
+
+With compaction a head of the queue that has room enough in sum, but no hole, makes runs slide
+together (``FreeRuns.slide``); what they have computed is copied.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.policies.allocators.base import Hit, Usage
+from kvsim.policies.allocators.placement.free_runs import FreeRuns
+from kvsim.policies.allocators.relocations import Relocations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,68 +38,136 @@ if TYPE_CHECKING:
 NO_HIT: Final = Hit(0, (), 0)
 
 
+class _Renewal(NamedTuple):
+    """What a sequence had computed and reserved when its reservation was outgrown."""
+
+    computed: int
+    reserved_before: int
+
+
 class ContiguousAllocator:
-    """Runs of one pool; a sequence owns the run at its address, rounded up by the placement."""
+    """Runs of one pool; a sequence owns the run at its address, rounded up by the placement.
+
+    ``num_padding`` slots in all are round-up. ``compacts``: runs slide together for the head.
+    """
 
     num_evicted = 0
 
-    def __init__(self, reservation: Reservation, placement: Placement) -> None:
+    def __init__(
+        self,
+        reservation: Reservation,
+        placement: Placement,
+        max_model_len: int,
+        *,
+        compacts: bool = False,
+    ) -> None:
+        assert isinstance(placement, FreeRuns) or not compacts, "buddies do not slide"
         self.uses_oracle = reservation.uses_oracle
         self.placement = placement
+        self._relocated = Relocations()
+        moves = compacts or not reservation.covers_all
+        self.relocations = self._relocated if moves else None
+        self.num_padding = 0
         self._reservation = reservation
+        self._max_model_len = max_model_len
+        self._compacts = compacts
         self._addresses: dict[int, int] = {}
-        self._padding: dict[int, int] = {}
-        self._num_padding = 0
+        self._owners: dict[int, Sequence] = {}
+        self._renewals: dict[int, _Renewal] = {}  # the last one of each sequence
 
     def address_of(self, sequence: Sequence) -> int:
         """First slot of a running sequence."""
         return self._addresses[sequence.index]
+
+    @property
+    def num_spare(self) -> int:
+        """Free slots, in one run or several."""
+        return self.placement.num_free
+
+    def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
+        """The whole reservation with its round-up."""
+        return self.placement.rounded(self._reservation.tokens(sequence))
+
+    def num_lacking(self, sequence: Sequence, tokens: int) -> int:
+        """None: the reservation covers all."""
+        return 0
 
     def find_hit(self, sequence: Sequence) -> Hit:
         """Nothing is cached."""
         return NO_HIT
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
-        """``blocks`` where no hole holds the whole reservation."""
-        rounded = self.placement.rounded(self._reservation.tokens(sequence))
-        return "blocks" if rounded > self.placement.largest_hole() else None
+        """``blocks`` where no hole holds the whole reservation, nor could one be made."""
+        placement = self.placement
+        room = placement.num_free if self._compacts else placement.largest_hole()
+        rounded = placement.rounded(self._reservation.tokens(sequence))
+        return "blocks" if rounded > room else None
 
     def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
         """Place the whole reservation."""
         reserved = self._reservation.tokens(sequence)
         address = self.placement.alloc(reserved)
+        if address is None and self._compacts:
+            self._compact(reserved)
+            address = self.placement.alloc(reserved)
         assert address is not None, f"{sequence} was admitted, but no hole holds it"
-        padding = self.placement.size_of(address) - reserved
-        self._addresses[sequence.index] = address
-        self._padding[sequence.index] = padding
-        self._num_padding += padding
+        self._own(sequence, address, reserved)
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
-        """Nothing to do: the reservation covers all that the sequence will use."""
-        tokens = sequence.computed + new_tokens
-        assert tokens <= self._reservation.tokens(sequence), f"{sequence} outgrows its reservation"
+        """Nothing to do where the reservation holds the tokens; else renew it, see the module."""
+        needed = sequence.computed + new_tokens
+        if needed <= sequence.reserved:
+            return True
+        assert not self._reservation.covers_all, f"{sequence} outgrows its reservation"
+        before = sequence.reserved
+        renewed = self._renewed(sequence, needed)
+        address = self._addresses[sequence.index]
+        room = self.placement.room_at(address)
+        if needed <= room:
+            self.num_padding -= self._padding(sequence)
+            self.placement.extend(address, min(renewed, room))
+            self._own(sequence, address, min(renewed, room))
+            self._relocated.num_grown += 1
+        else:
+            moved_to = self.placement.alloc(renewed)
+            if moved_to is None:
+                self._relocated.num_lacking += 1
+                return False
+            self._disown(sequence)
+            self._own(sequence, moved_to, renewed)
+            self._relocated.move(sequence.computed)
+        self._renewals[sequence.index] = _Renewal(sequence.computed, before)
         return True
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
         """Nothing is cached."""
 
-    def release(self, sequence: Sequence) -> None:
+    def finish(self, sequence: Sequence) -> None:
         """Give back the run."""
-        self.placement.free(self._addresses.pop(sequence.index))
-        self._num_padding -= self._padding.pop(sequence.index)
+        self.release(sequence)
+
+    def release(self, sequence: Sequence) -> None:
+        """Give back the run; what was renewed for a step that is not made was never owned."""
+        self._disown(sequence)
+        renewal = self._renewals.pop(sequence.index, None)
+        if renewal is not None and renewal.computed == sequence.computed:
+            sequence.reserved = renewal.reserved_before
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
-        """All is taken at admission, which the first chunk follows."""
-        return sequence.computed == 0
+        """All is taken at admission, which the first chunk follows, and when it is renewed."""
+        if sequence.computed == 0:
+            return True
+        renewal = self._renewals.get(sequence.index)
+        return renewal is not None and renewal.computed == sequence.computed
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
         """The rest of the reservation; the round-up is padding."""
-        return self._reservation.tokens(sequence) - tokens
+        return sequence.reserved - tokens
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
         """Slots by what they hold; O(running)."""
-        empty = sum(self.num_empty(sequence, sequence.computed) for sequence in running)
-        return Usage(self.placement.num_free, 0, empty, 0, self._num_padding)
+        empty = sum(sequence.reserved - sequence.computed for sequence in running)
+        return Usage(self.placement.num_free, 0, empty, 0, self.num_padding)
 
     def fragmented(self, sequence: Sequence) -> bool:
         """Enough in sum for the reservation, no hole that holds it with its round-up."""
@@ -106,10 +185,46 @@ class ContiguousAllocator:
         """Sequences that own a run."""
         return set(self._addresses)
 
+    # ---- runs ------------------------------------------------------------------------------
+
+    def _renewed(self, sequence: Sequence, needed: int) -> int:
+        """Room asked for where a reservation is outgrown; doubling keeps copies few."""
+        doubled = 2 * sequence.reserved - sequence.prompt_tokens
+        tokens = max(self._reservation.tokens(sequence), doubled, needed)
+        return max(min(tokens, self._max_model_len), needed)
+
+    def _own(self, sequence: Sequence, address: int, reserved: int) -> None:
+        self._addresses[sequence.index] = address
+        self._owners[address] = sequence
+        sequence.reserved = reserved
+        self.num_padding += self._padding(sequence)
+
+    def _disown(self, sequence: Sequence) -> None:
+        self.num_padding -= self._padding(sequence)
+        address = self._addresses.pop(sequence.index)
+        del self._owners[address]
+        self.placement.free(address)
+
+    def _padding(self, sequence: Sequence) -> int:
+        return self.placement.size_of(self._addresses[sequence.index]) - sequence.reserved
+
+    def _compact(self, num_tokens: int) -> None:
+        """Slide runs together until a hole holds ``num_tokens``."""
+        assert isinstance(self.placement, FreeRuns), "buddies do not slide"
+        for old, new in self.placement.slide(num_tokens):
+            sequence = self._owners.pop(old)
+            self._owners[new] = sequence
+            self._addresses[sequence.index] = new
+            self._relocated.slide(sequence.computed)
+
     def check_invariants(self) -> None:
         """Verify placement, round-up, and that each run has one owner."""
         self.placement.check_invariants()
-        held = {address: self.placement.size_of(address) for address in self._addresses.values()}
-        assert len(held) == len(self._addresses), "two sequences own one run"
-        assert self._addresses.keys() == self._padding.keys(), "padding without a run"
-        assert self._num_padding == sum(self._padding.values()), "padding count is off"
+        assert len(self._owners) == len(self._addresses), "two sequences own one run"
+        padding = 0
+        for address, sequence in self._owners.items():
+            assert self._addresses[sequence.index] == address, f"{sequence} is not at its address"
+            assert sequence.computed <= sequence.reserved, f"{sequence} outgrew its reservation"
+            padding += self._padding(sequence)
+            assert self._padding(sequence) >= 0, f"{sequence} reserves more than its run"
+        assert padding == self.num_padding, "padding count is off"

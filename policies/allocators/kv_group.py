@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvsim.policies.allocators.cached_blocks import Use
+
 if TYPE_CHECKING:
     from kvsim.policies.allocators.block_pool import Block, BlockPool
     from kvsim.policies.sequence import Sequence
@@ -36,6 +38,7 @@ class GroupTables:
         self._block_size = block_size
         self._retention_interval = retention_interval
         self._num_keyed: dict[int, int] = {}
+        self._swapped: dict[int, tuple[int, int]] = {}  # leading null entries, blocks
         if sliding_window is None:
             self._cap_blocks: int | None = None
             self._run_blocks = 0
@@ -101,12 +104,25 @@ class GroupTables:
         )
 
     def admit(self, sequence: Sequence, hit: list[Block], hit_tokens: int) -> None:
-        """Start a table with a hit: the part inside the window is referenced, the rest null."""
+        """Start a table with a hit: the part inside the window is referenced, the rest null.
+
+        Absent blocks stand for themselves until :meth:`restore`.
+        """
         skipped = min(self.skipped(hit_tokens), len(hit))
+        use = _use_of(sequence)
         for block in hit[skipped:]:
-            self._pool.touch(block)
+            if block is not self._pool.absent:
+                self._pool.touch(block, use)
         self.tables[sequence.index] = [self._pool.null] * skipped + hit[skipped:]
         self._num_keyed[sequence.index] = len(hit)
+
+    def restore(self, sequence: Sequence) -> None:
+        """Take blocks for the absent ones of a hit: their content is back, at no cost."""
+        table = self.tables[sequence.index]
+        for index, block in enumerate(table):
+            if block is self._pool.absent:
+                table[index] = self._pool.take(1)[0]
+                self._set_key(sequence, index)
 
     def extend(self, sequence: Sequence, tokens: int) -> None:
         """Take the blocks that ``tokens`` computed tokens need."""
@@ -131,9 +147,21 @@ class GroupTables:
         for index in range(first, upto):
             block = table[index]
             if block is not self._pool.null and self._keeps(sequence, index):
-                key = sequence.block_key(index, self._block_size)
-                self._pool.set_key(block, (self._group, key))
+                self._set_key(sequence, index)
         self._num_keyed[sequence.index] = max(first, upto)
+
+    def _set_key(self, sequence: Sequence, index: int) -> None:
+        """Give a block its key; in a chain of full attention the block before it is its parent."""
+        parent = None
+        if self.window is None and index:
+            parent = (self._group, sequence.block_key(index - 1, self._block_size))
+        self._pool.set_key(
+            self.tables[sequence.index][index],
+            (self._group, sequence.block_key(index, self._block_size)),
+            parent=parent,
+            past=index * self._block_size,
+            use=_use_of(sequence),
+        )
 
     def _keeps(self, sequence: Sequence, index: int) -> bool:
         """Whether the retention rule gives block ``index`` a key (window groups only)."""
@@ -147,8 +175,38 @@ class GroupTables:
         self._pool.release(reversed(self.tables.pop(sequence.index)))
         del self._num_keyed[sequence.index]
 
+    def swap_out(self, sequence: Sequence) -> None:
+        """Give up all blocks, but remember how many entries were null and how many blocks."""
+        table = self.tables[sequence.index]
+        num_null = sum(block is self._pool.null for block in table)
+        self._swapped[sequence.index] = (num_null, len(table) - num_null)
+        self.release(sequence)
+
+    def num_needed_at_swap_in(self, sequence: Sequence, tokens: int) -> int:
+        """New blocks for a swapped sequence that will have ``tokens`` computed tokens."""
+        num_null, num_blocks = self._swapped[sequence.index]
+        return max(-(-tokens // self._block_size) - num_null, num_blocks)
+
+    def swap_in(self, sequence: Sequence, tokens: int) -> None:
+        """Rebuild the table of new blocks, and take those that ``tokens`` need beyond it."""
+        num_null, num_blocks = self._swapped.pop(sequence.index)
+        blocks = self._pool.take(num_blocks)
+        self.tables[sequence.index] = [self._pool.null] * num_null + blocks
+        self._num_keyed[sequence.index] = num_null
+        self.extend(sequence, tokens)
+
+    def forget(self, sequence: Sequence) -> None:
+        """Drop what is remembered of a swapped sequence."""
+        del self._swapped[sequence.index]
+
     def check_invariants(self) -> None:
         """Verify that no table holds a free block."""
+        assert not self.tables.keys() & self._swapped.keys(), "a swapped sequence has a table"
         for table in self.tables.values():
             for block in table:
                 assert block is self._pool.null or block.ref_count > 0, f"{block} is held but free"
+
+
+def _use_of(sequence: Sequence) -> Use:
+    """Priorities of requests are vLLM's: lower is sooner."""
+    return Use(sequence.index, -sequence.priority, counts=not sequence.num_preemptions)

@@ -5,26 +5,44 @@ All KV groups draw from one pool; a sequence gets the blocks of all groups or no
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.base import Hit, Usage
 from kvsim.policies.allocators.block_pool import BlockPool
 from kvsim.policies.allocators.kv_group import GroupTables
+from kvsim.policies.eviction import make_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.allocators.relocations import Relocations
+    from kvsim.policies.context import PolicyContext
+    from kvsim.policies.eviction import EvictionOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
 
 
+def block_order(context: PolicyContext) -> EvictionOrder[Block] | None:
+    """The order in which cached blocks go, ``None`` where vLLM's free queue is that order."""
+    config = context.config
+    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
+    if own_queue or not config.enable_prefix_caching:
+        return None
+    return make_order(config.eviction, context)
+
+
 class PagedAllocator:
-    """Block tables and prefix cache of one engine; see the module docstring."""
+    """Block tables and prefix cache of one engine; see the module docstring.
+
+    ``order``: which cached block goes first, ``None`` = LRU as vLLM's free queue has it.
+    """
 
     uses_oracle = False
+    relocations: Relocations | None = None
 
-    def __init__(self, config: SchedulerConfig) -> None:
+    def __init__(self, config: SchedulerConfig, order: EvictionOrder[Block] | None = None) -> None:
         self._block_size = config.block_size
         self._max_model_len = config.max_model_len
         self._caching = config.enable_prefix_caching
@@ -33,6 +51,9 @@ class PagedAllocator:
         self.pool = BlockPool(
             config.num_gpu_blocks,
             unkeyed_to_front=config.freed_blocks_without_key == "front",
+            block_size=config.block_size,
+            order=order,
+            capacity=config.eviction_capacity if self._caching else None,
         )
         in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
         self.groups = [
@@ -47,6 +68,24 @@ class PagedAllocator:
             )
             for number, group in enumerate(config.kv_groups)
         ]
+
+    @property
+    def num_spare(self) -> int:
+        """Free blocks, cached ones included."""
+        return self.pool.num_free
+
+    def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
+        """Blocks beyond the hit, and the hit's own where nobody else holds them."""
+        tokens = min(tokens, self._max_model_len)
+        return sum(
+            group.num_free_hit_blocks(blocks, hit.tokens)
+            + group.num_needed_at_admission(blocks, hit.tokens, tokens)
+            for group, blocks in zip(self.groups, hit.blocks, strict=True)
+        )
+
+    def num_lacking(self, sequence: Sequence, tokens: int) -> int:
+        """Blocks that the tables lack."""
+        return sum(group.num_needed(sequence, tokens) for group in self.groups)
 
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit, at most all known tokens but one; changes nothing.
@@ -106,6 +145,8 @@ class PagedAllocator:
         for group, blocks in zip(self.groups, hit.blocks, strict=True):
             group.admit(sequence, blocks, hit.tokens)
         for group in self.groups:
+            group.restore(sequence)
+        for group in self.groups:
             group.extend(sequence, hit.tokens + new_tokens)
         self.set_keys(sequence, min(hit.tokens + new_tokens, sequence.known))
 
@@ -118,7 +159,7 @@ class PagedAllocator:
         for group in self.groups:
             if group.window is not None:
                 group.drop_out_of_window(sequence)
-        if sum(group.num_needed(sequence, tokens) for group in self.groups) > self.pool.num_free:
+        if self.num_lacking(sequence, tokens) > self.pool.num_free:
             return False
         for group in self.groups:
             group.extend(sequence, tokens)
@@ -131,10 +172,47 @@ class PagedAllocator:
             for group in self.groups:
                 group.set_keys(sequence, tokens)
 
+    def finish(self, sequence: Sequence) -> None:
+        """Give up all blocks; keys stay."""
+        self.release(sequence)
+
     def release(self, sequence: Sequence) -> None:
         """Give up all blocks of a sequence, group by group, tail first."""
         for group in self.groups:
             group.release(sequence)
+
+    # ---- to the host and back ----------------------------------------------------------------
+
+    def swap_out(self, sequence: Sequence) -> None:
+        """Give up all blocks, as :meth:`release` does, but keep the shape of the tables."""
+        for group in self.groups:
+            group.swap_out(sequence)
+
+    def swap_in_refusal(self, sequence: Sequence, new_tokens: int, *, idle: bool) -> str | None:
+        """Why a swapped sequence cannot come back now, with room for ``new_tokens`` more.
+
+        The watermark counts as at admission (vLLM v0, ``can_swap_in``).
+        """
+        tokens = sequence.computed + new_tokens
+        needed = sum(group.num_needed_at_swap_in(sequence, tokens) for group in self.groups)
+        if needed > self.pool.num_free:
+            return "blocks"
+        keep = 0 if idle else self._watermark_blocks
+        return "admission rule" if needed + keep > self.pool.num_free else None
+
+    def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
+        """Give it blocks of its own for all it had and ``new_tokens`` more; full ones get keys."""
+        tokens = sequence.computed + new_tokens
+        for group in self.groups:
+            group.swap_in(sequence, tokens)
+        self.set_keys(sequence, min(tokens, sequence.known))
+
+    def forget_swapped(self, sequence: Sequence) -> None:
+        """A swapped sequence will not come back."""
+        for group in self.groups:
+            group.forget(sequence)
+
+    # ---- accounts ----------------------------------------------------------------------------
 
     @property
     def num_evicted(self) -> int:

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.eviction import KeyedOrder, make_order
+from kvsim.policies.eviction import make_order
 
 if TYPE_CHECKING:
-    from kvsim.policies.allocators.token_run import TokenRun
+    from kvsim.policies.allocators.radix_tree import Match
+    from kvsim.policies.context import PolicyContext
+    from kvsim.policies.token_run import TokenRun
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +34,11 @@ class Lease:
     num_own: int
     priority: int = 0
 
+    @property
+    def num_tokens(self) -> int:
+        """Room the request has, in tokens from its first one on."""
+        return self.num_shared + self.num_own
+
 
 class Admission(NamedTuple):
     """Outcome of a start; ``lease`` is ``None`` where there was no room even after eviction."""
@@ -45,44 +52,80 @@ class Admission(NamedTuple):
 class RadixCache:
     """Tokens of a pool: free, in the tree, or held by a lease.
 
+    ``num_evicted`` and ``num_deduplicated``: tokens lost from the tree, and given back as
+    duplicates, so far.
+
     Raises
     ------
     ValueError
         The policy is unknown, or the pool holds no whole page.
     """
 
-    def __init__(self, pool_tokens: int, page_size: int, policy: str) -> None:
+    def __init__(
+        self, pool_tokens: int, page_size: int, policy: str, context: PolicyContext | None = None
+    ) -> None:
         if not 1 <= page_size <= pool_tokens or pool_tokens % page_size:
             msg = f"pool_tokens is {pool_tokens}; allowed are multiples of page_size {page_size}"
             raise ValueError(msg)
-        order: KeyedOrder[Node] = make_order(policy)
-        self.tree = RadixTree(page_size, order)
+        self.tree = RadixTree(page_size, make_order(policy, context))
         self.pool_tokens = pool_tokens
         self.num_free = pool_tokens
+        self.num_evicted = 0
+        self.num_deduplicated = 0
         self._leases: set[Lease] = set()
 
-    def start(self, prompt: TokenRun, num_tokens: int, priority: int = 0) -> Admission:
+    def rounded(self, num_tokens: int) -> int:
+        """Tokens of the pages that hold so many."""
+        return -(-num_tokens // self.tree.page_size) * self.tree.page_size
+
+    def find(self, prompt: TokenRun) -> Match:
+        """Longest cached prefix; refreshes it.
+
+        At least one token of a prompt is computed, so the lookup leaves out the last one.
+        """
+        return self.tree.match(prompt.first(len(prompt) - 1))
+
+    def num_available(self, node: Node) -> int:
+        """Tokens that a request which starts at ``node`` could take; O(depth)."""
+        return self.num_free + self.tree.num_evictable - self.tree.num_unlocked(node)
+
+    def start(
+        self, prompt: TokenRun, num_tokens: int, priority: int = 0, *, counts: bool = True
+    ) -> Admission:
         """Hold room for ``num_tokens`` (rounded up to pages) of a request with this prompt.
 
-        At least one token of a prompt is computed, so the lookup leaves out the last one. Evicts
-        the tokens that lack; the hit is locked before, and stays refreshed if there is no room.
+        Evicts the tokens that lack; the hit is locked before, and stays refreshed if there is no
+        room. With ``counts`` an admission is an access of what it hits.
         """
-        node, hit = self.tree.match(prompt.first(len(prompt) - 1))
-        needed = -(-num_tokens // self.tree.page_size) * self.tree.page_size - hit
+        node, hit = self.find(prompt)
+        needed = self.rounded(num_tokens) - hit
         self.tree.lock(node)
-        evicted = self.tree.evict(needed - self.num_free)
-        self.num_free += sum(evicted)
+        evicted = self._evict(needed - self.num_free)
         if needed > self.num_free:
             self.tree.unlock(node)
             return Admission(hit, needed, evicted, None)
         self.num_free -= needed
+        if counts:
+            self.tree.access(node)
         lease = Lease(node, hit, needed, priority)
         self._leases.add(lease)
         return Admission(hit, needed, evicted, lease)
 
-    def publish(self, lease: Lease, computed: TokenRun) -> int:
+    def extend(self, lease: Lease, num_tokens: int) -> bool:
+        """Make room for ``num_tokens`` in all; False, and nothing is evicted, if there is none."""
+        lacking = self.rounded(num_tokens) - lease.num_tokens
+        if lacking <= 0:
+            return True
+        if lacking > self.num_free + self.tree.num_evictable:
+            return False
+        self._evict(lacking - self.num_free)
+        self.num_free -= lacking
+        lease.num_own += lacking
+        return True
+
+    def publish(self, lease: Lease, computed: TokenRun, *, num_hits: int = 1) -> int:
         """Enter the computed tokens; the lock moves to their end. Returns the duplicates freed."""
-        num_duplicate = self._insert(lease, computed)
+        num_duplicate = self._insert(lease, computed, num_hits)
         node, num_tokens = self.tree.match(computed)
         self.tree.unlock(lease.node)
         self.tree.lock(node)
@@ -91,26 +134,41 @@ class RadixCache:
 
     def finish(self, lease: Lease, computed: TokenRun) -> int:
         """Enter the computed tokens and give up all others. Returns the duplicates freed."""
-        num_duplicate = self._insert(lease, computed)
+        num_duplicate = self._insert(lease, computed, 1)
+        self.cancel(lease)
+        return num_duplicate
+
+    def cancel(self, lease: Lease) -> None:
+        """Give up a lease; what was not published is lost."""
         self.tree.unlock(lease.node)
         self.num_free += lease.num_own
         self._leases.remove(lease)
-        return num_duplicate
 
-    def _insert(self, lease: Lease, computed: TokenRun) -> int:
-        num_there = self.tree.insert(computed, lease.priority)
+    def _evict(self, num_tokens: int) -> list[int]:
+        evicted = self.tree.evict(num_tokens)
+        num_evicted = sum(evicted)
+        self.num_free += num_evicted
+        self.num_evicted += num_evicted
+        return evicted
+
+    def _insert(self, lease: Lease, computed: TokenRun, num_hits: int) -> int:
+        num_there = self.tree.insert(computed, lease.priority, num_hits=num_hits)
         num_pages_tokens = len(computed) - len(computed) % self.tree.page_size
         num_duplicate = num_there - lease.num_shared
         lease.num_own -= num_pages_tokens - lease.num_shared
         assert lease.num_own >= 0, "more tokens are computed than were held"
         lease.num_shared = num_pages_tokens
         self.num_free += num_duplicate
+        self.num_deduplicated += num_duplicate
         return num_duplicate
 
     def check_invariants(self) -> None:
-        """Verify the tree and that the parts add up to the pool; O(nodes)."""
+        """Verify the tree, its locks and that the parts add up to the pool; O(nodes + paths)."""
         self.tree.check_invariants()
+        self.tree.check_locks(lease.node for lease in self._leases)
         held = sum(lease.num_own for lease in self._leases)
         total = self.num_free + self.tree.num_tokens + held
         assert total == self.pool_tokens, f"{total} tokens of {self.pool_tokens} are accounted for"
         assert self.num_free >= 0, "more tokens are out than there are"
+        for lease in self._leases:
+            assert lease.node.run.stop == lease.num_shared, "a lease is longer than its path"

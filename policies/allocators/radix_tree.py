@@ -11,12 +11,13 @@ their node to the root. Only unlocked leaves are evicted, whole nodes at a time,
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.policies.allocators.token_run import TokenRun
+from kvsim.policies.token_run import TokenRun
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
     from kvsim.policies.eviction.base import EvictionOrder
 
@@ -44,6 +45,16 @@ class Node:
         self.num_hits = 0
         self.num_locks = 0
         self.priority = priority
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the run."""
+        return len(self.run)
+
+    @property
+    def past(self) -> int:
+        """Tokens before it."""
+        return self.run.start
 
     def __repr__(self) -> str:
         return f"<node {self.run.start}-{self.run.stop} locks={self.num_locks}>"
@@ -81,7 +92,7 @@ class RadixTree:
         """Find the longest prefix of ``run`` in whole pages; refresh its path.
 
         Splits the node in which the match ends. The lower half, unmatched, counts as used now too:
-        it was touched before the split. O(ids of the run).
+        it was touched before the split. O(stretches of the run).
         """
         self._now += 1
         now = self._now
@@ -97,15 +108,28 @@ class RadixTree:
         self._consider(node)
         return Match(node, rest.start - run.start)
 
-    def insert(self, run: TokenRun, priority: int = 0) -> int:
+    def insert(self, run: TokenRun, priority: int = 0, *, num_hits: int = 1) -> int:
         """Enter the whole pages of ``run``; return how many leading tokens were there already.
 
         The tree keeps its own copy of those: the caller's are duplicates, to be given up. Refreshes
-        the path as :meth:`match` does and counts a hit at each node of it. O(ids of the run).
+        the path as :meth:`match` does and counts ``num_hits`` at each node of it. O(stretches of
+        the run).
+        """
+        return self.insert_below(self.root, run, priority, num_hits=num_hits).num_tokens
+
+    def insert_below(self, top: Node, run: TokenRun, priority: int, *, num_hits: int) -> Match:
+        """As :meth:`insert`, for a run that is known to go through the node ``top``.
+
+        Returns where it ends, and how many leading tokens were there already. O(depth of ``top`` +
+        stretches below it).
         """
         self._now += 1
         now = self._now
-        node, rest = self.root, self._cut(run)
+        for step in self._path_up(top):
+            step.last_access = now
+            step.num_hits += num_hits
+            step.priority = max(step.priority, priority)
+        node, rest = top, self._cut(run).after(top.run.stop)
         while (child := self._child(node, rest)) is not None:
             child.last_access = now
             shared = self._num_shared(child, rest)
@@ -113,22 +137,36 @@ class RadixTree:
             if shared < len(child.run):
                 self._consider(child)
                 node = self._split(child, shared)
-            node.num_hits += 1
+            node.num_hits += num_hits
             node.priority = max(node.priority, priority)
         num_there = rest.start - run.start
         if len(rest):
-            node = self._append(node, rest, priority)
+            node = self._append(node, rest, priority, num_hits)
         self._consider(node)
-        return num_there
+        return Match(node, num_there)
 
-    def lock(self, node: Node) -> None:
-        """Protect a node and all above it; O(depth)."""
+    def num_unlocked(self, node: Node) -> int:
+        """Tokens from the root to a node's end that locking it would protect; O(depth)."""
+        return sum(len(step.run) for step in self._path_up(node) if not step.num_locks)
+
+    def access(self, node: Node) -> None:
+        """An admission uses a node and all above it; O(depth)."""
         for step in self._path_up(node):
+            self._order.referenced(step)
+
+    def lock(self, node: Node, top: Node | None = None) -> None:
+        """Protect a node and all above it; O(depth).
+
+        ``top``: a node above it that the same user has locked, where the path is left.
+        """
+        for step in self._path_up(node):
+            if step is top:
+                break
             if not step.num_locks:
                 self.num_evictable -= len(step.run)
                 self.num_protected += len(step.run)
+                self._order.held(step)
             step.num_locks += 1
-            self._consider(step)
 
     def unlock(self, node: Node) -> None:
         """Undo one :meth:`lock`; O(depth)."""
@@ -138,7 +176,7 @@ class RadixTree:
             if not step.num_locks:
                 self.num_evictable += len(step.run)
                 self.num_protected -= len(step.run)
-            self._consider(step)
+                self._consider(step)
 
     def evict(self, num_tokens: int) -> list[int]:
         """Drop unlocked leaves until that many tokens are gone, or none is left.
@@ -149,13 +187,14 @@ class RadixTree:
         sizes: list[int] = []
         dropped = 0
         while dropped < num_tokens:
-            node = self._order.pop()
+            node = self._order.victim()
             if node is None:
                 break
             parent = node.parent
             assert parent is not None, "the root is no candidate"
             del parent.children[node.run.head(self.page_size)]
             self.num_evictable -= len(node.run)
+            self._order.evicted(node)
             self._consider(parent)
             sizes.append(len(node.run))
             dropped += len(node.run)
@@ -192,6 +231,13 @@ class RadixTree:
         assert sizes[True] == self.num_protected, "protected count is off"
         assert num_candidates == len(self._order), "a node that is gone is a candidate"
 
+    def check_locks(self, users: Iterable[Node]) -> None:
+        """Verify that the locks are those of ``users``, one each; O(nodes + paths)."""
+        locks = Counter(step for node in users for step in self._path_up(node))
+        for node in self.nodes():
+            assert node.num_locks == locks.pop(node, 0), f"{node} has locks of no user"
+        assert not locks, "somebody holds a node that is gone"
+
     def _cut(self, run: TokenRun) -> TokenRun:
         return run.first(len(run) - len(run) % self.page_size)
 
@@ -216,14 +262,17 @@ class RadixTree:
         parent.children[upper.run.head(self.page_size)] = upper
         node.run, node.parent = node.run.after(num_tokens), upper
         upper.children[node.run.head(self.page_size)] = node
+        self._order.split(node, upper)
+        self._consider(node)
         return upper
 
-    def _append(self, parent: Node, run: TokenRun, priority: int) -> Node:
+    def _append(self, parent: Node, run: TokenRun, priority: int, num_hits: int) -> Node:
         self._now += 1
         node = Node(run, parent, self._now, priority)
-        node.num_hits = 1
+        node.num_hits = num_hits
         parent.children[run.head(self.page_size)] = node
         self.num_evictable += len(run)
+        self._order.inserted(node)
         self._consider(parent)
         return node
 
@@ -235,7 +284,9 @@ class RadixTree:
 
     def _consider(self, node: Node) -> None:
         """Tell the order whether a node is a candidate, and that its facts may have changed."""
-        if node.num_locks or node.children or node.parent is None:
-            self._order.discard(node)
+        if node.parent is None:
+            return
+        if node.num_locks or node.children:
+            self._order.held(node)
         else:
-            self._order.put(node)
+            self._order.released(node)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kvsim.policies.batching.base import (
     Admission,
     Batching,
+    Dropped,
     Item,
     Preemption,
     ScheduledStep,
@@ -14,6 +15,13 @@ from kvsim.policies.batching.base import (
 )
 from kvsim.policies.batching.iteration_level import IterationLevel
 from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
+from kvsim.policies.batching.new_token_ratio import NewTokenRatio
+from kvsim.policies.batching.no_evict import NoEvict
+from kvsim.policies.batching.prefill_first import PrefillFirst
+from kvsim.policies.batching.static import Static
+from kvsim.policies.batching.token_budget import TokenBudget
+from kvsim.policies.guards.batching import GuardedBatching
+from kvsim.policies.guards.guard import GuardedFactory
 from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
@@ -21,22 +29,41 @@ if TYPE_CHECKING:
 
     from kvsim.policies.context import PolicyContext
 
+
+def _prefill_first(context: PolicyContext) -> Batching:
+    """SGLang's rule or vLLM v0's."""
+    if context.config.prefill_rule == "watermark":
+        return PrefillFirst()
+    return NewTokenRatio(context)
+
+
 BATCHING: Final[Registry[Callable[[PolicyContext], Batching]]] = Registry(
     "batching",
     {
         MixedRunningFirst.name: lambda _context: MixedRunningFirst(),
         IterationLevel.name: lambda _context: IterationLevel(),
+        PrefillFirst.name: _prefill_first,
+        Static.name: lambda _context: Static(),
+        TokenBudget.name: lambda _context: TokenBudget(),
+        NoEvict.name: lambda _context: NoEvict(),
     },
+    guard=lambda name, found: GuardedFactory(name, found, GuardedBatching),
 )
 
 __all__ = [
     "BATCHING",
     "Admission",
     "Batching",
+    "Dropped",
     "Item",
     "IterationLevel",
     "MixedRunningFirst",
+    "NewTokenRatio",
+    "NoEvict",
     "Preemption",
+    "PrefillFirst",
     "ScheduledStep",
     "SchedulerState",
+    "Static",
+    "TokenBudget",
 ]

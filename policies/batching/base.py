@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from kvsim.policies.preemption.mode import Recompute
 
+if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Allocator
     from kvsim.policies.context import PolicyContext
+    from kvsim.policies.preemption.mode import PreemptionMode
+    from kvsim.policies.preemption.victims import Victim
     from kvsim.policies.queue_order.base import QueueOrder
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
@@ -32,24 +35,53 @@ class Admission(NamedTuple):
 
 
 class Preemption(NamedTuple):
-    """One sequence put out, and the computed tokens it lost."""
+    """One sequence put out, and the computed tokens it had.
+
+    They are lost, unless ``swapped_blocks`` went to the host.
+    """
 
     sequence: Sequence
-    lost_tokens: int
+    computed: int
+    swapped_blocks: int = 0
+
+
+class SwapIn(NamedTuple):
+    """One sequence that came back from the host.
+
+    ``hit_tokens``: what the prefix cache held of it just then; it is not used.
+    """
+
+    sequence: Sequence
+    num_blocks: int
+    hit_tokens: int
+
+
+class Dropped(NamedTuple):
+    """One waiting sequence that can never enter, and why."""
+
+    sequence: Sequence
+    reason: str
 
 
 @dataclass(slots=True)
 class ScheduledStep:
     """The result of one scheduling call, in the engine's order.
 
-    ``waits_for``: why the head of the queue stays out (one of ``Recorder`` causes), ``None`` where
-    nobody waits.
+    ``dropped``: sequences taken out of the queue that can never enter, each with the reason.
+    ``waits_for``: why the first of those on the host, else the head of the queue, stays out (one of
+    ``Recorder`` causes), ``None`` where nobody waits. ``ends_together``: who ends in this step
+    keeps memory, seat and its row of the batch until nobody runs any more. ``padded_to``: tokens
+    that every row of the batch spans, those of ended members too; 0 where rows are not padded.
     """
 
     items: list[Item] = field(default_factory=list)
     admitted: list[Admission] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
+    swapped_in: list[SwapIn] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     waits_for: str | None = None
+    ends_together: bool = False
+    padded_to: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -59,13 +91,20 @@ class ScheduledStep:
 
 @dataclass(slots=True)
 class SchedulerState:
-    """What batching decides on: queue, running list (in order of admission), memory."""
+    """What batching decides on: queue, running list (in order of admission), memory.
+
+    ``swapped``: sequences whose blocks are on the host, in the order in which they went there.
+    ``ended``: members of a batch that ends together which have ended, but still hold memory.
+    """
 
     context: PolicyContext
     allocator: Allocator
     waiting: QueueOrder
-    victim: Callable[[list[Sequence]], Sequence]
+    victim: Victim
+    mode: PreemptionMode = field(default_factory=Recompute)
     running: list[Sequence] = field(default_factory=list)
+    swapped: deque[Sequence] = field(default_factory=deque)
+    ended: list[Sequence] = field(default_factory=list)
 
     @property
     def config(self) -> SchedulerConfig:
@@ -77,7 +116,8 @@ class Batching(Protocol):
     """Composes steps.
 
     ``compose`` may grow, admit and release through the allocator, move sequences between queue and
-    running list, and must leave ``computed`` to the engine except for victims (0).
+    running list, and must leave ``computed`` to the engine except for victims that are to
+    recompute (0).
     """
 
     name: str

@@ -18,6 +18,7 @@ from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
 
 if TYPE_CHECKING:
     from kvsim.policies.batching.base import SchedulerState
+    from kvsim.policies.scheduler_config import SchedulerConfig
 
 
 class IterationLevel(MixedRunningFirst):
@@ -25,9 +26,10 @@ class IterationLevel(MixedRunningFirst):
 
     name = "iteration-level"
 
-    def _budget(self, state: SchedulerState) -> int:
+    @staticmethod
+    def token_budget(config: SchedulerConfig) -> int:
         """Room for every seat's longest prompt."""
-        return state.config.max_num_seqs * state.config.max_model_len
+        return config.max_num_seqs * config.max_model_len
 
     def _chunk_cap(self, state: SchedulerState) -> int:
         """Prompts stay whole."""

@@ -4,17 +4,21 @@ Mirrors ``Scheduler.schedule`` of vLLM 0.32.0 (v1/core/sched/scheduler.py). Ther
 phase and no decode phase: each sequence in turn gets ``known - computed`` tokens, cut by the token
 budget, until the budget is used up. Running sequences take blocks past watermark and reserve and
 preempt when they lack one; in a step that preempted nobody enters. Of the queue only the head is
-tried.
+tried. (Those on the host, which vLLM v1 has none of, come before the queue.)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.policies.batching.base import Admission, Item, Preemption, ScheduledStep
+from kvsim.policies.batching.base import Admission, Item, ScheduledStep
+from kvsim.policies.batching.predicted_room import lacks_predicted_room
+from kvsim.policies.batching.swapping import bring_back, put_out
 
 if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import Hit
     from kvsim.policies.batching.base import SchedulerState
+    from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
 
 
@@ -27,16 +31,20 @@ class MixedRunningFirst:
         """One scheduling call."""
         step = ScheduledStep()
         cap = self._chunk_cap(state)
-        budget = self._serve_running(state, step, cap, self._budget(state))
+        budget = self._serve_running(state, step, cap, self.token_budget(state.config))
         if step.preempted:
             step.waits_for = "blocks"
-        else:
+            return step
+        if state.swapped:
+            budget = bring_back(state, step, lambda s: min(self._wanted(state, s), cap), budget)
+        if not state.swapped:
             self._admit_waiting(state, step, cap, budget)
         return step
 
-    def _budget(self, state: SchedulerState) -> int:
-        """Most tokens of the step."""
-        return state.config.max_num_batched_tokens
+    @staticmethod
+    def token_budget(config: SchedulerConfig) -> int:
+        """Most tokens of a step."""
+        return config.max_num_batched_tokens
 
     def _chunk_cap(self, state: SchedulerState) -> int:
         """Most tokens one sequence may get in this step (long-prefill threshold)."""
@@ -54,12 +62,12 @@ class MixedRunningFirst:
         position = 0
         while position < len(running) and budget > 0:
             sequence = running[position]
-            tokens = min(self._wanted(state, sequence), cap, budget)
+            tokens = self._cut(state, self._wanted(state, sequence), min(cap, budget))
             if tokens <= 0:
                 position += 1
                 continue
-            while not state.allocator.grow(sequence, tokens):
-                victim = state.victim(running)
+            while not self._grow(state, sequence, tokens):
+                victim = state.victim(running, state)
                 earlier, returned = self._preempt(state, step, victim)
                 budget += returned
                 moves = config.victim_moves_position == "always" or returned > 0
@@ -71,6 +79,14 @@ class MixedRunningFirst:
             budget -= tokens
             position += 1
         return budget
+
+    def _cut(self, state: SchedulerState, wanted: int, limit: int) -> int:
+        """Tokens of a chunk where a sequence could use ``wanted``."""
+        return min(wanted, limit)
+
+    def _grow(self, state: SchedulerState, sequence: Sequence, tokens: int) -> bool:
+        """Take memory for a running sequence; False if it lacks."""
+        return state.allocator.grow(sequence, tokens)
 
     def _wanted(self, state: SchedulerState, sequence: Sequence) -> int:
         """Tokens a running sequence can use: 0 where its last one is in flight."""
@@ -95,13 +111,13 @@ class MixedRunningFirst:
                 returned = item.num_tokens
                 del step.items[number]
                 break
-        state.allocator.release(victim)
-        step.preempted.append(Preemption(victim, victim.computed))
-        victim.computed = 0
-        victim.owed = victim.in_flight = 0
-        victim.num_preemptions += 1
-        state.waiting.push_preempted(victim)
+        if not put_out(state, step, victim):
+            self._requeue(state, victim)
         return place, returned
+
+    def _requeue(self, state: SchedulerState, victim: Sequence) -> None:
+        """Put a preempted sequence back to where it waits."""
+        state.waiting.push_preempted(victim)
 
     def _admit_waiting(
         self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
@@ -116,18 +132,33 @@ class MixedRunningFirst:
                 return
             sequence = state.waiting.head()
             hit = allocator.find_hit(sequence)
-            tokens = min(sequence.known - hit.tokens, cap)
-            if tokens > budget:
-                if not config.enable_chunked_prefill:
-                    step.waits_for = "budget"
-                    return
-                tokens = budget
-            step.waits_for = allocator.refusal(sequence, hit, tokens, idle=not state.running)
+            wanted = sequence.known - hit.tokens
+            if min(wanted, cap) > budget and not config.enable_chunked_prefill:
+                step.waits_for = "budget"
+                return
+            tokens = self._cut(state, wanted, min(cap, budget))
+            if tokens == 0:
+                step.waits_for = "budget"
+                return
+            step.waits_for = self._refusal(state, sequence, hit, tokens)
             if step.waits_for is not None:
                 return
-            state.waiting.pop()
-            allocator.admit(sequence, hit, tokens)
-            state.running.append(sequence)
-            step.admitted.append(Admission(sequence, hit.tokens, sequence.num_preemptions > 0))
-            step.items.append(Item(sequence, tokens, hit.tokens))
+            self._admit(state, step, hit, tokens)
             budget -= tokens
+
+    def _refusal(
+        self, state: SchedulerState, sequence: Sequence, hit: Hit, tokens: int
+    ) -> str | None:
+        """Why memory keeps the head of the queue out, ``None`` where it does not."""
+        refusal = state.allocator.refusal(sequence, hit, tokens, idle=not state.running)
+        if refusal is None and lacks_predicted_room(state, sequence):
+            return "admission rule"
+        return refusal
+
+    def _admit(self, state: SchedulerState, step: ScheduledStep, hit: Hit, tokens: int) -> None:
+        """Let the head of the queue in with its hit and ``tokens`` to compute."""
+        sequence = state.waiting.pop()
+        state.allocator.admit(sequence, hit, tokens)
+        state.running.append(sequence)
+        step.admitted.append(Admission(sequence, hit.tokens, sequence.num_preemptions > 0))
+        step.items.append(Item(sequence, tokens, hit.tokens))

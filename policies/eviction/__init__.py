@@ -1,35 +1,110 @@
 """Which unreferenced cached entry goes first."""
 
-from kvsim.policies.eviction.base import E, Entry, EvictionKey, EvictionOrder, SortKey
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kvsim.policies.context import PolicyContext
+from kvsim.policies.eviction.base import (
+    E,
+    Entry,
+    EvictionKey,
+    EvictionOrder,
+    NamedEntry,
+    SortKey,
+)
+from kvsim.policies.eviction.furthest import FurthestNextUse
+from kvsim.policies.eviction.gdsf import Gdsf
 from kvsim.policies.eviction.keyed import KeyedOrder
-from kvsim.policies.eviction.keys import fifo, filo, lfu, lru, mru, priority, slru
+from kvsim.policies.eviction.keys import (
+    fifo,
+    filo,
+    length_aware,
+    lfu,
+    lru,
+    mru,
+    priority,
+    slru,
+)
+from kvsim.policies.eviction.random_order import RandomOrder
+from kvsim.policies.eviction.s3_fifo import S3Fifo
+from kvsim.policies.eviction.sieve import Sieve
+from kvsim.policies.guards.eviction import guarded_eviction
+from kvsim.policies.registry import Registry, build
+from kvsim.policies.scheduler_config import SchedulerConfig
 
-EVICTION_KEYS: dict[str, EvictionKey] = {
-    "fifo": fifo,
-    "filo": filo,
-    "lfu": lfu,
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    OrderFactory = Callable[[PolicyContext], EvictionOrder[Any]]
+
+EVICTION_KEYS: Final[dict[str, EvictionKey]] = {
     "lru": lru,
-    "mru": mru,
-    "priority": priority,
+    "fifo": fifo,
+    "lfu": lfu,
     "slru": slru,
+    "length-aware": length_aware,
+    "mru": mru,
+    "filo": filo,
+    "priority": priority,
 }
+"""Orders that are a pure function of one entry."""
+
+EVICTION: Final[Registry[EvictionKey | OrderFactory]] = Registry(
+    "eviction",
+    {
+        **EVICTION_KEYS,
+        "s3-fifo": S3Fifo,
+        "sieve": Sieve,
+        "gdsf": Gdsf,
+        "random": RandomOrder,
+        "furthest-next-use": FurthestNextUse,
+    },
+    guard=guarded_eviction,
+)
+"""A function is a key; a class is built with the run's context and has hooks."""
+
+AT_ADMISSIONS: Final = frozenset(
+    {"lru", "mru", "lfu", "slru", "length-aware", "random", "furthest-next-use"}
+)
+"""Orders that look at what admissions and releases do, and not at when a block came in."""
 
 
-def make_order(name: str) -> KeyedOrder[E]:
-    """Build an empty eviction order by name; an unknown name lists the choices."""
-    if name not in EVICTION_KEYS:
-        choices = ", ".join(sorted(EVICTION_KEYS))
-        msg = f"eviction policy {name!r} is unknown; choose one of {choices}"
-        raise ValueError(msg)
-    return KeyedOrder(EVICTION_KEYS[name])
+def make_order(name: str, context: PolicyContext | None = None) -> EvictionOrder[E]:
+    """Build an empty eviction order by name, for a run with ``context``.
+
+    Raises
+    ------
+    ValueError
+        On an unknown name, or an order that needs more than the context gives.
+    """
+    policy = EVICTION.find(name)
+    if not isinstance(policy, type):
+        return KeyedOrder(cast("EvictionKey", policy))
+    return build(cast("OrderFactory", policy), context or PolicyContext(SchedulerConfig()))
+
+
+def uses_oracle(name: str) -> bool:
+    """Whether an order reads the future."""
+    return bool(getattr(EVICTION.find(name), "uses_oracle", False))
+
+
+def needs_names(name: str) -> bool:
+    """Whether an order works on named blocks only, not on the nodes of a tree."""
+    return bool(getattr(EVICTION.find(name), "needs_names", False))
 
 
 __all__ = [
+    "AT_ADMISSIONS",
+    "EVICTION",
     "EVICTION_KEYS",
     "Entry",
     "EvictionKey",
     "EvictionOrder",
     "KeyedOrder",
+    "NamedEntry",
     "SortKey",
     "make_order",
+    "needs_names",
+    "uses_oracle",
 ]

@@ -10,31 +10,33 @@ well as rise (``mru``), and an entry that leaves costs O(1).
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING
 
-from kvsim.policies.eviction.base import E
+from kvsim.policies.eviction.base import E, EvictionOrder
 
 if TYPE_CHECKING:
-    from kvsim.policies.eviction.base import EvictionKey, SortKey
+    from collections.abc import Callable
+
+    from kvsim.policies.eviction.base import SortKey
 
 _SLACK = 64
 """The heap is built anew once it exceeds twice the number of candidates by this."""
 
 
-class KeyedOrder(Generic[E]):
+class KeyedOrder(EvictionOrder[E]):
     """Candidates by ``key``, smallest first; of equal keys the one put first.
 
     Invariant: each candidate has exactly one item in the heap that is not stale, and it bears the
     key of the entry's present facts.
     """
 
-    def __init__(self, key: EvictionKey) -> None:
+    def __init__(self, key: Callable[[E], SortKey]) -> None:
         self._key = key
         self._entries: dict[E, tuple[SortKey, int]] = {}
         self._heap: list[tuple[SortKey, int, E]] = []
         self._num_put = 0
 
-    def put(self, entry: E) -> None:
+    def released(self, entry: E) -> None:
         """Enter a candidate, or tell that its facts have changed; O(log n)."""
         key = self._key(entry)
         known = self._entries.get(entry)
@@ -47,11 +49,11 @@ class KeyedOrder(Generic[E]):
             self._heap = [(*place, candidate) for candidate, place in self._entries.items()]
             heapq.heapify(self._heap)
 
-    def discard(self, entry: E) -> None:
+    def held(self, entry: E) -> None:
         """Take out an entry if it is a candidate; O(1)."""
         self._entries.pop(entry, None)
 
-    def pop(self) -> E | None:
+    def victim(self) -> E | None:
         """Take out the candidate with the smallest key; ``None`` where there is none."""
         while self._heap:
             key, number, entry = heapq.heappop(self._heap)
@@ -60,7 +62,7 @@ class KeyedOrder(Generic[E]):
                 return entry
         return None
 
-    def __contains__(self, entry: E) -> bool:
+    def __contains__(self, entry: object) -> bool:
         return entry in self._entries
 
     def __len__(self) -> int:

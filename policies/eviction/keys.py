@@ -1,4 +1,7 @@
-"""Eviction orders that are a pure function of one entry (SGLang 0.5.23, ``evict_policy.py``)."""
+"""Eviction orders that are a pure function of one entry.
+
+Source: SGLang 0.5.23, ``mem_cache/evict_policy.py``, but for ``length_aware``.
+"""
 
 from __future__ import annotations
 
@@ -44,3 +47,13 @@ def slru(entry: Entry) -> SortKey:
 def priority(entry: Entry) -> SortKey:
     """Lowest priority first, then least recently used."""
     return (entry.priority, entry.last_access)
+
+
+def length_aware(entry: Entry) -> SortKey:
+    """Fewest hits first; of these the one that stands furthest back in its prompt.
+
+    Mooncake (arXiv 2407.00079, section 4.1 and Table 1), ``LengthAwareCache``: "similar to LFU but
+    prioritises evicting blocks that occur later in requests". Read from the paper, which has no
+    code: what is rarely hit goes first, position decides among equals, and recency after it.
+    """
+    return (entry.num_hits, -entry.past, entry.last_access)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.guards.guard import GuardedFactory
+from kvsim.policies.guards.predictor import GuardedPredictor
+from kvsim.policies.predictor.max_tokens import MaxTokens
 from kvsim.policies.predictor.no_prediction import NoPrediction
+from kvsim.policies.predictor.oracle import Bucketed, Noisy, Oracle
+from kvsim.policies.predictor.quantile import Quantile
 from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
@@ -14,7 +19,24 @@ if TYPE_CHECKING:
     from kvsim.policies.predictor.base import LengthPredictor
 
 PREDICTORS: Final[Registry[Callable[[PolicyContext], LengthPredictor]]] = Registry(
-    "predictor", {NoPrediction.name: lambda _context: NoPrediction()}
+    "predictor",
+    {
+        NoPrediction.name: lambda _context: NoPrediction(),
+        MaxTokens.name: MaxTokens,
+        Oracle.name: Oracle,
+        Noisy.name: Noisy,
+        Bucketed.name: Bucketed,
+        Quantile.name: Quantile,
+    },
+    guard=lambda name, found: GuardedFactory(name, found, GuardedPredictor),
 )
 
-__all__ = ["PREDICTORS", "NoPrediction"]
+__all__ = [
+    "PREDICTORS",
+    "Bucketed",
+    "MaxTokens",
+    "NoPrediction",
+    "Noisy",
+    "Oracle",
+    "Quantile",
+]

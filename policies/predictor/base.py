@@ -26,3 +26,29 @@ class LengthPredictor(Protocol):
     def finished(self, sequence: Sequence) -> None:
         """An answer ended; its length, ``known - prompt_tokens``, may be learnt from now on."""
         ...
+
+
+def sampled_tokens(sequence: Sequence) -> int:
+    """Tokens of the answer so far."""
+    return sequence.known - sequence.prompt_tokens
+
+
+def conditioned(guess: int, sequence: Sequence, max_model_len: int) -> int:
+    """Cut a guess to what client and model allow; an unfinished answer has one more at least."""
+    allowed = min(sequence.max_tokens, max_model_len - sequence.prompt_tokens)
+    return max(min(guess, allowed), sampled_tokens(sequence) + 1)
+
+
+def require_prediction(predictor: LengthPredictor, who: str) -> None:
+    """Refuse the predictor ``none`` for a policy that needs guesses.
+
+    Raises
+    ------
+    ValueError
+        With the policy's key and value, ``who``.
+    """
+    if not predictor.predicts:
+        raise ValueError(
+            f"{who} needs predicted lengths: predictor.kind = {predictor.name!r} has none; choose "
+            "another, such as 'quantile' (learnt from finished answers)"
+        )

@@ -1,32 +1,48 @@
-"""Who is preempted when a running sequence lacks a block: pure functions of the running list."""
+"""Who is preempted when memory runs out, and what becomes of its KV."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.guards.victim import guarded_victim
+from kvsim.policies.preemption.auto import Auto
+from kvsim.policies.preemption.host_pool import HostPool
+from kvsim.policies.preemption.mode import Judgement, PreemptionMode, Recompute, Swap
+from kvsim.policies.preemption.victims import (
+    by_queue,
+    first,
+    last,
+    least_progress,
+    lowest_priority,
+    most_blocks,
+    most_remaining,
+)
 from kvsim.policies.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from collections.abc import Sequence as SequenceOf
 
-    from kvsim.policies.sequence import Sequence
-
-    Victim = Callable[[SequenceOf[Sequence]], Sequence]
-
-
-def last(running: SequenceOf[Sequence]) -> Sequence:
-    """The one admitted last (vLLM, FCFS)."""
-    return running[-1]
-
-
-def lowest_priority(running: SequenceOf[Sequence]) -> Sequence:
-    """Largest (priority, arrival); of equals the first in the running list (vLLM, priority)."""
-    return max(running, key=lambda sequence: (sequence.priority, sequence.arrival_ps))
-
+    from kvsim.policies.context import PolicyContext
+    from kvsim.policies.preemption.victims import Victim
 
 VICTIMS: Final[Registry[Victim]] = Registry(
-    "victim", {"last": last, "lowest-priority": lowest_priority}
+    "victim",
+    {
+        "by-queue": by_queue,
+        "last": last,
+        "first": first,
+        "least-progress": least_progress,
+        "most-blocks": most_blocks,
+        "lowest-priority": lowest_priority,
+        "most-remaining": most_remaining,
+    },
+    guard=guarded_victim,
 )
 
-__all__ = ["VICTIMS", "last", "lowest_priority"]
+MODES: Final[dict[str, Callable[[PolicyContext], PreemptionMode]]] = {
+    "recompute": lambda _context: Recompute(),
+    "swap": Swap,
+    "auto": Auto,
+}
+
+__all__ = ["MODES", "VICTIMS", "HostPool", "Judgement", "PreemptionMode", "Recompute"]

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class QueueOrder(Protocol):
     """Sequences that wait, in the order in which they may enter.
 
-    Only the head is ever tried: one that cannot enter holds up everybody behind it.
+    Only the head is ever tried: one that cannot enter holds up everybody behind it. It is asked for
+    at each scheduling call and after each admission, so orders may change in between.
     """
 
     name: str

@@ -50,6 +50,19 @@ def test_the_best_of_a_row_has_a_star(capsys: pytest.CaptureFixture[str]) -> Non
     assert "*" not in refused, "all alike"
 
 
+def test_orders_that_overtake_show_whom_it_hurts(capsys: pytest.CaptureFixture[str]) -> None:
+    sjf = ("--set", "predictor.kind=oracle", "--vary", "queue.policy=fcfs,sjf")
+    burst = (*FEW, "--rate-scale", "1000", "--set", "engine.max_num_seqs=4")
+    assert main(["compare", *burst, "--json", *sjf]) == 0
+    fcfs, shortest = (row["metrics"] for row in json.loads(capsys.readouterr().out)["rows"])
+    assert fcfs["most_overtaken"] == 0 < shortest["most_overtaken"]
+    assert shortest["ttft_s_mean"] < fcfs["ttft_s_mean"]
+    assert main(["compare", *burst, *sjf]) == 0
+    assert "\nlongest wait " in capsys.readouterr().out
+    assert main(["compare", *burst, "--allocators", "paged,prefix"]) == 0
+    assert "\nlongest wait " not in capsys.readouterr().out, "FCFS alone: nobody was overtaken"
+
+
 def test_json_is_one_document_and_the_same_bytes_each_time(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -82,7 +95,6 @@ def test_varied_keys_stand_on_the_scenario_of_the_options(
     ("options", "message"),
     [
         ((), "there is nothing to compare: give --allocators, --vary or a --preset"),
-        (("--allocators", "radix"), "radix is verified by logs, not yet in a timed engine"),
         (("--allocators", "x"), "'x' is unknown"),
         (("--allocators", "paged", "--scenario", "vllm-0.8"), "both name scenarios"),
         (("--allocators", "paged", "--jobs", "0"), "--jobs is 0; it must be at least 1"),
@@ -171,3 +183,20 @@ def test_block_sizes_are_not_swept_below_what_the_ids_tell(
     assert "its ids name 512 tokens" in capsys.readouterr().err.splitlines()[-1]
     assert main([*sweep, "engine.block_size=512,1024"]) == 0
     assert main([*sweep, "engine.max_num_seqs=4,8"]) == 0, "one size is a stated lower bound"
+
+
+def test_what_no_engine_could_be_gets_no_star(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", *FEW, "--limit", "150", "--rate-scale", "30"]
+    policies = "eviction.policy=lru,mru,furthest-next-use"
+    assert main([*command, "--vary", policies]) == 0
+    out = capsys.readouterr().out
+    hits = [line for line in out.splitlines() if line.startswith("hit rate,")]
+    assert "".join(hits).count("*") == 1
+    assert not hits[-1].endswith("*")
+    assert "hit rate +" in out
+    assert "a difference, no bound" in " ".join(out.split())
+    assert main([*command, "--vary", "eviction.capacity=none,inf"]) == 0
+    (line,) = [li for li in capsys.readouterr().out.splitlines() if li.startswith("hit rate,")]
+    assert "*" not in line
+    lru, ceiling = (float(text) for text in line.split()[-2:])
+    assert ceiling > lru

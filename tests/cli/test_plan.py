@@ -210,7 +210,16 @@ def test_a_log_names_its_model_and_its_faults(capsys: Capture, tmp_path: Path) -
 def test_swap_shows_its_break_even(capsys: Capture) -> None:
     printed = text(capsys, "--swap-space", "4")
     assert "CPU blocks            2,048 a rank" in printed
-    assert "swapping pays from 1 token on" in " ".join(printed.split())
+    words = " ".join(printed.split())
+    # 8,192 blocks, out and in: 64 x 6 us and 2 MiB at 63 GB/s each
+    assert "131,072 tokens: out and in 6.84 s over the host link (64 copies a block" in words
+    assert "at 6 us, 63 GB/s, assumed)" in words
+    assert "swapping pays from 65," in words
+    assert "swapping never pays" in " ".join(
+        text(capsys, "--swap-space", "4", "--max-model-len", "8192").split()
+    )
+    one_memory = document(capsys, "--swap-space", "4", "--hardware", "m4-max-128gb")
+    assert one_memory["swap"] is None
 
 
 def test_a_config_file_is_planned(capsys: Capture, tmp_path: Path) -> None:

@@ -63,6 +63,11 @@ def test_an_option_does_what_its_note_says(
         ("azure.csv", ["--think-time", "5s"], "--think-time is for closed loops"),
         ("tracelab.csv", ["--arrivals", "closed", "--think-time", "5s"], "it records them all"),
         ("tracelab.csv", ["--users", "0"], "--users is 0"),
+        ("azure.csv", ["--users", "2", "--rate", "5"], "--rate says when requests arrive"),
+        ("azure.csv", ["--users", "2", "--arrivals", "poisson"], "leave out --arrivals or --users"),
+        ("azure.csv", ["--users", "2", "--rate-scale", "2"], "leave out --rate-scale or --users"),
+        ("tracelab.csv", ["--users", "2", "--session-rate", "1"], "leave out --session-rate or"),
+        ("azure.csv", ["--timeout", "5h"], "--timeout is '5h'; allowed are times above 0"),
     ],
 )
 def test_what_cannot_be_simulated_is_one_sentence(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,35 @@ if TYPE_CHECKING:
 MAX_TOKENS = 50
 
 
+@dataclass(frozen=True)
+class Kind:
+    """One batching with its rules, and what is true of it."""
+
+    batching: str
+    rules: dict[str, object] = field(default_factory=dict)
+    mixes: bool = True  # prompts and decodes in one step
+    joins: bool = True  # somebody may enter while others run
+    preempts: bool = True
+    has_budget: bool = True
+    reserves: bool = True  # works with contiguous reservations
+
+
+KINDS = {
+    "mixed-running-first": Kind("mixed-running-first"),
+    "iteration-level": Kind("iteration-level", has_budget=False),
+    "prefill-first": Kind("prefill-first", mixes=False, reserves=False),
+    "prefill-first, watermark": Kind(
+        "prefill-first",
+        {"prefill_rule": "watermark", "watermark": 0.05},
+        mixes=False,
+        reserves=False,
+    ),
+    "static": Kind("static", mixes=False, joins=False, has_budget=False),
+    "token-budget": Kind("token-budget", mixes=False, preempts=False, reserves=False),
+    "no-evict": Kind("no-evict", preempts=False),
+}
+
+
 class Truth:
     """Every answer has the length that its client allowed."""
 
@@ -36,116 +66,206 @@ class Truth:
 class Calls:
     """A batching's scheduling calls; each is followed by its results."""
 
-    def __init__(self, name: str, *prompts: int, **rules: object) -> None:
+    def __init__(
+        self, kind: Kind, *prompts: int, max_tokens: int = MAX_TOKENS, **rules: object
+    ) -> None:
         defaults = {
-            "batching": name,
+            "batching": kind.batching,
             "block_size": 4,
             "num_gpu_blocks": 51,
             "max_num_batched_tokens": 16,
             "max_model_len": 100,
             "enable_prefix_caching": False,
         }
-        self.config = SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
+        self.config = SchedulerConfig(**(defaults | kind.rules | rules))  # type: ignore[arg-type]
         context = PolicyContext(self.config, truth=Truth())
         queue = build(QUEUE_ORDERS.find(self.config.policy), context)
         self.state = SchedulerState(context, make_allocator(context), queue, VICTIMS.find("last"))
-        self.batching = build(BATCHING.find(name), context)
+        self.batching = build(BATCHING.find(kind.batching), context)
+        self.decoding: set[int] = set()
         for index, prompt in enumerate(prompts):
-            self.arrive(index, prompt)
+            self.arrive(index, prompt, max_tokens)
 
-    def arrive(self, index: int, prompt: int) -> None:
-        self.state.waiting.push(Sequence(index, f"r{index}", index, prompt, MAX_TOKENS, 0, ()))
+    def arrive(self, index: int, prompt: int, max_tokens: int = MAX_TOKENS) -> None:
+        self.state.waiting.push(Sequence(index, f"r{index}", index, prompt, max_tokens, 0, ()))
 
     def call(self) -> list[tuple[int, int]]:
         """One call: (index, tokens) in order. Afterwards tokens are computed and sampled."""
         self.step: ScheduledStep = self.batching.compose(self.state)
+        self.decoding -= {gone.sequence.index for gone in self.step.preempted}
+        self.phases = {item.sequence.index in self.decoding for item in self.step.items}
         for sequence, tokens, past in self.step.items:
-            assert past == sequence.computed
+            assert past == sequence.computed, "tokens are computed twice, or left out"
             sequence.computed = past + tokens
             if sequence.computed == sequence.known:
                 sequence.known += 1
+                self.decoding.add(sequence.index)
         self.state.allocator.check_invariants()
         return [(item.sequence.index, item.num_tokens) for item in self.step.items]
 
     def finish(self, index: int) -> None:
-        sequence = next(s for s in self.state.running if s.index == index)
-        self.state.running.remove(sequence)
-        self.state.allocator.release(sequence)
+        """A running sequence ends, as the engine does it."""
+        state = self.state
+        sequence = next(one for one in state.running if one.index == index)
+        state.running.remove(sequence)
+        if self.step.ends_together:
+            state.ended.append(sequence)
+        else:
+            state.allocator.release(sequence)
+        self.end_batch()
+
+    def end_batch(self) -> None:
+        if not self.state.running:
+            for sequence in self.state.ended:
+                self.state.allocator.release(sequence)
+            self.state.ended.clear()
 
 
-@pytest.mark.parametrize("name", sorted(BATCHING.builtins))
+def test_every_batching_is_in_the_suite() -> None:
+    assert {kind.batching for kind in KINDS.values()} == set(BATCHING.builtins)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 class TestEveryBatching:
-    def test_is_found_under_its_name(self, name: str) -> None:
-        assert Calls(name).batching.name == name
+    def test_is_found_under_its_name(self, kind: Kind) -> None:
+        assert Calls(kind).batching.name == kind.batching
 
-    def test_nothing_to_do_is_an_empty_step(self, name: str) -> None:
-        calls = Calls(name)
+    def test_nothing_to_do_is_an_empty_step(self, kind: Kind) -> None:
+        calls = Calls(kind)
         assert calls.call() == []
-        assert (calls.step.admitted, calls.step.preempted, calls.step.waits_for) == ([], [], None)
+        step = calls.step
+        assert (step.admitted, step.preempted, step.dropped) == ([], [], [])
+        assert step.waits_for is None
 
-    def test_running_sequences_come_before_those_that_wait(self, name: str) -> None:
-        calls = Calls(name, 6, 4)
+    def test_who_arrives_waits_goes_first_or_joins(self, kind: Kind) -> None:
+        calls = Calls(kind, 6, 4)
         assert calls.call() == [(0, 6), (1, 4)]
         calls.arrive(2, 3)
-        assert calls.call() == [(0, 1), (1, 1), (2, 3)]
-        assert calls.call() == [(0, 1), (1, 1), (2, 1)]
+        second = calls.call()
+        if kind.mixes:
+            assert second == [(0, 1), (1, 1), (2, 3)]
+            assert calls.call() == [(0, 1), (1, 1), (2, 1)]
+        elif kind.joins:
+            assert second == [(2, 3)]
+            assert calls.call() == [(0, 1), (1, 1), (2, 1)]
+        else:
+            assert second == [(0, 1), (1, 1)]
+            assert calls.step.waits_for == "admission rule"
 
-    def test_a_seat_is_waited_for_and_taken_when_free(self, name: str) -> None:
-        calls = Calls(name, 3, 4, 5, max_num_seqs=2)
+    def test_a_seat_is_waited_for_and_taken_when_free(self, kind: Kind) -> None:
+        calls = Calls(kind, 3, 4, 5, max_num_seqs=2)
         assert calls.call() == [(0, 3), (1, 4)]
         assert calls.step.waits_for == "seats"
         calls.finish(0)
-        assert calls.call() == [(1, 1), (2, 5)]
+        if not kind.joins:
+            assert calls.call() == [(1, 1)]
+            calls.finish(1)
+        assert (2, 5) in calls.call()
         assert calls.step.waits_for is None
 
-    def test_only_the_head_is_tried(self, name: str) -> None:
-        calls = Calls(name, 12, 15, 2, num_gpu_blocks=6)
+    def test_only_the_head_is_tried(self, kind: Kind) -> None:
+        rules: dict[str, Any] = {"num_gpu_blocks": 8, "max_num_batched_tokens": 40}
+        calls = Calls(kind, 12, 17, 2, max_tokens=4, **rules)
         assert calls.call()[0] == (0, 12)
         assert [sequence.index for sequence in calls.state.waiting] == [1, 2]
         assert calls.step.waits_for in {"blocks", "admission rule"}
 
-    def test_who_lacks_memory_preempts_the_victim_and_nobody_enters(self, name: str) -> None:
-        calls = Calls(name, 8, 8, num_gpu_blocks=5)
-        assert calls.call() == [(0, 8), (1, 8)]
-        calls.arrive(2, 1)
-        assert calls.call() == [(0, 1)]
+    def test_a_running_sequence_that_lacks_memory(self, kind: Kind) -> None:
+        rules: dict[str, Any] = {"num_gpu_blocks": 8, "clip_max_new_tokens": 1, "watermark": 0.0}
+        calls = Calls(kind, 8, 8, max_tokens=1 if kind.preempts else 7, **rules)
+        assert calls.call() == ([(0, 8), (1, 8)] if kind.preempts else [(0, 8)])
+        if not kind.preempts:  # two of 8 + 7 tokens are 8 blocks, and there are 7
+            return
+        for _ in range(5):
+            assert not calls.step.preempted
+            calls.call()
         assert [victim.sequence.index for victim in calls.step.preempted] == [1]
         assert (calls.step.admitted, calls.step.waits_for) == ([], "blocks")
 
-    def test_reservations_are_never_outgrown(self, name: str) -> None:
-        rules = {"allocator": "contiguous", "block_size": 1, "num_gpu_blocks": 300}
-        calls = Calls(name, 9, 9, 9, placement="first-fit", **rules)
+    def test_reservations_are_never_outgrown(self, kind: Kind) -> None:
+        if not kind.reserves:
+            pytest.skip("counts blocks")
+        rules: dict[str, Any] = {"allocator": "contiguous", "block_size": 1, "num_gpu_blocks": 300}
+        calls = Calls(kind, 9, 9, 9, placement="first-fit", **rules, watermark=0.0)
         for _ in range(60):
             calls.call()
             assert not calls.step.preempted
         assert len(calls.state.running) == 3
         calls.arrive(3, 1)
         assert len(calls.call()) == 3
-        assert calls.step.waits_for == "blocks"
+        assert calls.step.waits_for == ("blocks" if kind.joins else "admission rule")
 
     @given(
-        prompts=st.lists(st.integers(1, 40), max_size=8),
+        lengths=st.lists(
+            st.tuples(st.integers(1, 16), st.integers(1, 12), st.integers(0, 6)), max_size=10
+        ),
         seats=st.integers(1, 4),
-        blocks=st.integers(14, 40),
+        blocks=st.integers(9, 20),
+        block_size=st.sampled_from([1, 2, 4]),
     )
-    def test_steps_hold_each_member_once_and_never_too_many(
-        self, name: str, prompts: list[int], seats: int, blocks: int
+    def test_random_runs(
+        self,
+        kind: Kind,
+        lengths: list[tuple[int, int, int]],
+        seats: int,
+        blocks: int,
+        block_size: int,
     ) -> None:
-        calls = Calls(name, *prompts, max_num_seqs=seats, num_gpu_blocks=blocks)
-        for _ in range(8):
-            served = [index for index, _ in calls.call()]
-            running = {sequence.index for sequence in calls.state.running}
-            assert len(set(served)) == len(served) <= seats
-            assert set(served) <= running
-            waiting = {sequence.index for sequence in calls.state.waiting}
-            assert waiting | running == set(range(len(prompts)))
-            assert (calls.step.waits_for is None) == (not waiting)
+        """Prompt, output, and what the client allows beyond it; arrivals one a call."""
+        calls = Calls(
+            kind,
+            max_num_seqs=seats,
+            num_gpu_blocks=1 + blocks * 4 // block_size,
+            block_size=block_size,
+        )
+        state, left = calls.state, set(range(len(lengths)))
+        arriving = list(enumerate(lengths))
+        for _ in range(1000):
+            if arriving:
+                index, (prompt, output, more) = arriving.pop(0)
+                calls.arrive(index, prompt, output + more)
+            queue, ran = [one.index for one in state.waiting], len(state.running)
+            served = calls.call()
+            self.check(kind, calls, queue, ran)
+            left -= {dropped.sequence.index for dropped in calls.step.dropped}
+            for index, _ in served:
+                sequence = next(one for one in state.running if one.index == index)
+                if sequence.known - sequence.prompt_tokens == lengths[index][1]:
+                    calls.finish(index)
+                    left.remove(index)
+            calls.end_batch()
+            if not served and not calls.step.preempted and not arriving:
+                if not len(state.waiting):
+                    break
+                left.remove(state.waiting.pop().index)  # alone, and still it does not fit
+        assert not left, "not everything that was admitted ended"
+        assert state.allocator.num_spare == calls.config.usable_blocks
+
+    def check(self, kind: Kind, calls: Calls, queue: list[int], ran: int) -> None:
+        """What is true of any step."""
+        step, state, config = calls.step, calls.state, calls.config
+        indices = [item.sequence.index for item in step.items]
+        assert len(set(indices)) == len(indices)
+        assert set(indices) <= {one.index for one in state.running}
+        assert len(state.running) + len(state.ended) <= config.max_num_seqs
+        assert all(item.num_tokens > 0 for item in step.items)
+        if kind.has_budget and True in calls.phases and kind.mixes:
+            assert step.num_tokens <= config.max_num_batched_tokens
+        entered = [admission.sequence.index for admission in step.admitted]
+        entered += [dropped.sequence.index for dropped in step.dropped]
+        assert set(entered) == set(queue[: len(entered)]), "the head was passed over"
+        assert kind.mixes or len(calls.phases) <= 1, "prompts and decodes in one step"
+        assert kind.joins or not (ran and step.admitted), "somebody joined a static batch"
+        assert kind.preempts or not step.preempted
+        assert state.allocator.num_spare >= 0
+        assert (step.waits_for is None) == (not len(state.waiting))
 
 
 def test_iteration_level_has_no_budget_and_no_chunks() -> None:
-    calls = Calls("iteration-level", 40, 30, long_prefill_token_threshold=4)
+    kind = KINDS["iteration-level"]
+    calls = Calls(kind, 40, 30, long_prefill_token_threshold=4)
     assert calls.call() == [(0, 40), (1, 30)]
     calls.arrive(2, 50)
     assert calls.call() == [(0, 1), (1, 1), (2, 50)]
     assert calls.step.waits_for is None
-    assert Calls("mixed-running-first", 40, 30).call() == [(0, 16)]
+    assert Calls(KINDS["mixed-running-first"], 40, 30).call() == [(0, 16)]

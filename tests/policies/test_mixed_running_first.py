@@ -20,13 +20,12 @@ class Calls:
     def __init__(self, *prompts: int, priorities: tuple[int, ...] = (), **rules: object) -> None:
         rules = {"block_size": 4, "max_num_batched_tokens": 16, "num_gpu_blocks": 11} | rules
         self.config = SchedulerConfig(**rules)  # type: ignore[arg-type]
-        victim = "lowest-priority" if self.config.policy == "priority" else "last"
         context = PolicyContext(self.config)
         self.state = SchedulerState(
             context,
             PagedAllocator(self.config),
             build(QUEUE_ORDERS.find(self.config.policy), context),
-            VICTIMS.find(victim),
+            VICTIMS.find(self.config.victim),
         )
         self.waits_for: str | None = None
         for index, prompt in enumerate(prompts):

@@ -14,9 +14,10 @@ CONFIG = SchedulerConfig(block_size=4, num_gpu_blocks=11, max_num_batched_tokens
 
 
 def make_sequence(index: int, prompt_tokens: int, public: str = "") -> Sequence:
-    """A sequence whose leading blocks have the letters of ``public`` as chained keys."""
-    keys = [public[: end + 1] for end in range(len(public))]
-    return Sequence(index, f"r{index}", 0, prompt_tokens, 50, 0, keys)
+    """A sequence whose leading blocks of 4 tokens are named by all letters of ``public`` so far."""
+    ends = range(1, len(public) + 1)
+    names = [(-int.from_bytes(public[:end].encode()), 4 * end) for end in ends]
+    return Sequence(index, f"r{index}", 0, prompt_tokens, 50, 0, names)
 
 
 def enter(allocator: PagedAllocator, sequence: Sequence, tokens: int | None = None) -> int:
@@ -181,7 +182,7 @@ def test_groups_share_the_pool_and_lower_the_hit_in_turn() -> None:
     enter(allocator, first)
     assert (table(allocator, first, 0), table(allocator, first, 1)) == ([1, 2, 3], [4, 5, 6])
     window = allocator.groups[1].tables[0]
-    allocator.pool.index.pop((1, "abc"))  # as if it had been evicted
+    allocator.pool.index.pop((1, first.block_key(2, 4)))  # as if it had been evicted
     window[2].key = None
     hit = allocator.find_hit(make_sequence(1, 16, "abc"))
     assert (hit.tokens, hit.full_tokens) == (8, 12)

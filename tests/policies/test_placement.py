@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kvsim.policies.allocators.placement import PLACEMENTS, make_placement
+from kvsim.policies.allocators.placement.free_runs import FreeRuns
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.placement import Placement
@@ -74,6 +75,35 @@ class Bitmap:
         length = self.rounded(num_tokens)
         self.taken[address : address + length] = [False] * length
 
+    def fits_at(self, address: int, held: int, num_tokens: int) -> bool:
+        """Whether a run that holds ``held`` tokens could hold more where it is."""
+        held, length = self.rounded(held), self.rounded(num_tokens)
+        if address + length > len(self.taken) or any(self.taken[address + held : address + length]):
+            return False
+        if self.name != "buddy":
+            return True
+        start = 0  # of the arena
+        for digit in reversed(range(len(self.taken).bit_length())):
+            size = 1 << digit if len(self.taken) >> digit & 1 else 0
+            if start <= address < start + size:
+                return (address - start) % length == 0 and length <= size
+            start += size
+        return False
+
+    def slide(self, runs: dict[int, int], num_tokens: int) -> list[tuple[int, int]]:
+        """The lowest runs that do not touch, down to the next, until a hole is large enough."""
+        moves = []
+        upto = 0
+        for address in sorted(runs):
+            if max(self.holes())[0] >= num_tokens:
+                break
+            if address > upto:
+                moves.append((address, upto))
+                self.free(address, runs[address])
+                self.taken[upto : upto + runs[address]] = [True] * runs[address]
+            upto += runs[address]
+        return moves
+
 
 class Machine(RuleBasedStateMachine):
     """Random runs taken and given back, on a placement and on a bitmap."""
@@ -100,6 +130,33 @@ class Machine(RuleBasedStateMachine):
             address = data.draw(st.sampled_from(sorted(self.runs)))
             self.placement.free(address)
             self.twin.free(address, self.runs.pop(address))
+
+    @rule(data=st.data(), more=st.integers(1, 40))
+    def grow_in_place(self, data: st.DataObject, more: int) -> None:
+        if self.runs:
+            address = data.draw(st.sampled_from(sorted(self.runs)))
+            held = self.runs[address]
+            wanted = held + more
+            fits = wanted <= self.placement.room_at(address)
+            assert fits == self.twin.fits_at(address, held, wanted)
+            if fits:
+                self.placement.extend(address, wanted)
+                length = self.twin.rounded(wanted)
+                assert self.placement.size_of(address) == length
+                self.twin.taken[address : address + length] = [True] * length
+                self.runs[address] = wanted
+
+    @rule(num_tokens=st.integers(1, 90))
+    def slide_together(self, num_tokens: int) -> None:
+        placement = self.placement
+        largest = placement.largest_hole()
+        if isinstance(placement, FreeRuns) and largest < num_tokens <= placement.num_free:
+            moves = placement.slide(num_tokens)
+            assert moves == self.twin.slide(self.runs, num_tokens)
+            assert placement.largest_hole() >= num_tokens
+            for old, new in moves:
+                self.runs[new] = self.runs.pop(old)
+                assert placement.size_of(new) == self.runs[new]
 
     @invariant()
     def same_holes(self) -> None:
@@ -144,6 +201,38 @@ def test_first_and_best_fit_choose_different_holes() -> None:
         placement.free(60)
         assert placement.alloc(20) == expected
         assert placement.rounded(20) == placement.size_of(expected) == 20
+
+
+def test_buddies_grow_where_they_are_the_lower_half() -> None:
+    buddy = make_placement("buddy", 64)
+    low, high = buddy.alloc(8), buddy.alloc(8)
+    assert (low, high) == (0, 8)
+    assert [buddy.room_at(address) for address in (0, 8)] == [8, 8], "each is in the other's way"
+    buddy.free(8)
+    assert buddy.room_at(0) == 64
+    buddy.extend(0, 17)
+    assert (buddy.size_of(0), buddy.num_free) == (32, 32)
+    with pytest.raises(AssertionError, match="no room above the run at 0"):
+        buddy.extend(0, 65)
+    quarters = make_placement("buddy", 32)
+    assert [quarters.alloc(8) for _ in range(4)] == [0, 8, 16, 24]
+    quarters.free(16)
+    assert quarters.room_at(8) == 8, "the hole above it is another run's buddy"
+
+
+def test_a_slide_stops_at_the_first_hole_that_is_large_enough() -> None:
+    placement = make_placement("first-fit", 100)
+    runs = [placement.alloc(size) for size in (10, 20, 10, 20, 10, 30)]
+    assert runs == [0, 10, 30, 40, 60, 70]
+    for address in (0, 30, 60):
+        placement.free(address)
+    assert isinstance(placement, FreeRuns)
+    assert placement.largest_hole() == 10
+    assert placement.slide(20) == [(10, 0)]
+    assert placement.slide(30) == [(40, 20)], "the lowest hole: behind the run that slid"
+    assert (placement.largest_hole(), placement.alloc(30)) == (30, 40)
+    with pytest.raises(AssertionError, match="sliding makes no room"):
+        placement.slide(1)
 
 
 def test_an_unknown_placement_lists_the_choices() -> None:

@@ -2,35 +2,75 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from typing import Any, Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.policies.context import PolicyContext
-from kvsim.policies.preemption import VICTIMS, last, lowest_priority
+from kvsim.policies.predictor import NoPrediction
 from kvsim.policies.queue_order import FCFS, QUEUE_ORDERS, Priority, QueueOrder
 from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
 
+PS: Final = 10**12
 
-def make_sequence(
-    index: int, priority: int = 0, arrival_ps: int | None = None, name: str | None = None
-) -> Sequence:
-    return Sequence(
-        index,
-        name=f"r{index:04d}" if name is None else name,
-        arrival_ps=index if arrival_ps is None else arrival_ps,
-        prompt_tokens=10,
-        max_tokens=10,
-        priority=priority,
-        public_keys=(),
-    )
+
+class Given:
+    """A predictor, a cost and a cache whose answers are set by the test, a request each.
+
+    A token of prefill lasts 1 s, one of decode 10 s.
+    """
+
+    name = "given"
+    uses_oracle = False
+    predicts = True
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, int] = {}
+        self.cached: dict[int, int] = {}
+
+    def output_tokens(self, sequence: Sequence) -> int:
+        return self.outputs.get(sequence.index, 1)
+
+    def finished(self, sequence: Sequence) -> None:
+        raise AssertionError("a queue tells nobody of ends")
+
+    def prefill_ps(self, num_tokens: int, past: int) -> int:
+        return num_tokens * PS
+
+    def decode_ps(self, num_tokens: int, context: int) -> int:
+        return 10 * num_tokens * PS
+
+    def cached_tokens(self, sequence: Sequence) -> int:
+        return self.cached.get(sequence.index, 0)
+
+
+def make_queue(name: str, told: Given | None = None, **rules: object) -> QueueOrder:
+    told = Given() if told is None else told
+    config = SchedulerConfig(policy=name, **rules)  # type: ignore[arg-type]
+    context = PolicyContext(config, told, told, cached_tokens=told.cached_tokens)
+    return build(QUEUE_ORDERS.find(name), context)
+
+
+def make_sequence(index: int, priority: int = 0, **fields: Any) -> Sequence:
+    values: dict[str, Any] = {
+        "name": f"r{index:04d}",
+        "arrival_ps": index,
+        "prompt_tokens": 10,
+        "max_tokens": 10,
+        "priority": priority,
+        "public_keys": (),
+    }
+    return Sequence(index, **(values | fields))
 
 
 @pytest.fixture(params=sorted(QUEUE_ORDERS.builtins))
 def queue(request: pytest.FixtureRequest) -> QueueOrder:
-    queue = build(QUEUE_ORDERS.find(request.param), PolicyContext(SchedulerConfig()))
+    queue = make_queue(request.param)
     assert queue.name == request.param
     return queue
 
@@ -59,7 +99,7 @@ class TestEveryQueueOrder:
 
     def test_iterates_in_the_order_of_leaving(self, queue: QueueOrder) -> None:
         for index in (3, 1, 2, 0):
-            queue.push(make_sequence(index, priority=-index))
+            queue.push(make_sequence(index, priority=-index, user=f"u{index % 2}"))
         queue.push_preempted(make_sequence(4))
         assert [sequence.index for sequence in queue] == drained(queue)
 
@@ -71,6 +111,13 @@ class TestEveryQueueOrder:
         queue.remove(sequences[0])
         assert drained(queue) == [1, 3]
 
+    def test_a_preempted_one_can_be_taken_out(self, queue: QueueOrder) -> None:
+        queue.push(make_sequence(0))
+        back = make_sequence(1)
+        queue.push_preempted(back)
+        queue.remove(back)
+        assert drained(queue) == [0]
+
     def test_the_earliest_admitted_of_several_preempted_leaves_first(
         self, queue: QueueOrder
     ) -> None:
@@ -78,6 +125,33 @@ class TestEveryQueueOrder:
         for index in (3, 2, 1):  # victims are put out last admitted first
             queue.push_preempted(make_sequence(index))
         assert drained(queue) == [1, 2, 3, 9]
+
+    @given(st.lists(st.sampled_from(["push", "preempt", "head", "pop", "remove"]), max_size=60))
+    @pytest.mark.parametrize("name", sorted(QUEUE_ORDERS.builtins))
+    def test_nobody_is_lost_and_nobody_comes_twice(self, name: str, actions: list[str]) -> None:
+        told = Given()
+        queue = make_queue(name, told, queue_quantum=7, queue_lpm_max_waiting=5)
+        inside: dict[int, Sequence] = {}
+        outside: list[Sequence] = []
+        for number, action in enumerate(actions):
+            told.outputs[number % 7] = 1 + number % 4
+            told.cached[number % 5] = number % 10
+            if action == "push":
+                sequence = make_sequence(number, priority=number % 3, user=f"u{number % 4}")
+                queue.push(sequence)
+                inside[number] = sequence
+            elif action == "preempt" and outside:
+                sequence = outside.pop()
+                queue.push_preempted(sequence)
+                inside[sequence.index] = sequence
+            elif inside and action == "head":
+                assert queue.head().index in inside
+            elif inside and action == "pop":
+                outside.append(inside.pop(queue.pop().index))
+            elif inside and action == "remove":
+                queue.remove(inside.pop(min(inside)))
+            assert sorted(sequence.index for sequence in queue) == sorted(inside)
+            assert len(queue) == len(inside)
 
 
 def test_fcfs_ignores_priority() -> None:
@@ -115,24 +189,169 @@ def test_priority_sends_a_preempted_one_back_to_its_place() -> None:
 def test_priority_is_a_sort(keys: list[tuple[int, int]]) -> None:
     queue = Priority()
     for index, (priority, arrival_ps) in enumerate(keys):
-        queue.push(make_sequence(index, priority, arrival_ps))
+        queue.push(make_sequence(index, priority, arrival_ps=arrival_ps))
     order = sorted(range(len(keys)), key=lambda index: (*keys[index], f"r{index:04d}"))
     assert drained(queue) == order
 
 
+def test_sjf_adds_uncached_prefill_and_predicted_decodes() -> None:
+    told = Given()
+    told.outputs = {0: 4, 1: 1, 2: 2}
+    told.cached = {1: 15}
+    queue = make_queue("sjf", told)
+    for index, prompt in enumerate([5, 45, 18]):  # 5 + 30, 30 + 0, 18 + 10 seconds
+        queue.push(make_sequence(index, prompt_tokens=prompt))
+    assert drained(queue) == [2, 1, 0]
+
+
+def test_sjf_counts_only_what_is_left_of_an_answer() -> None:
+    told = Given()
+    told.outputs = {0: 12, 1: 5}
+    queue = make_queue("sjf", told)
+    queue.push(make_sequence(1))  # 10 + 40 seconds
+    back = make_sequence(0)
+    back.known += 9  # 19 + 20
+    queue.push_preempted(back)
+    assert drained(queue) == [0, 1]
+
+
+def test_sjf_takes_keys_anew_once_one_has_entered() -> None:
+    told = Given()
+    queue = make_queue("sjf", told)
+    for index in range(3):
+        queue.push(make_sequence(index))
+    told.cached = {2: 9}
+    assert queue.head().index == 0
+    assert drained(queue) == [0, 2, 1]
+
+
+def test_ageing_turns_seconds_waited_into_work() -> None:
+    """Of two seconds of work more, a request that came four seconds earlier makes up with 0.5."""
+    orders = {}
+    for ageing in (0.49, 0.51):
+        queue = make_queue("sjf", queue_ageing=ageing)
+        queue.push(make_sequence(0, arrival_ps=0, prompt_tokens=12))
+        queue.push(make_sequence(1, arrival_ps=4 * PS, prompt_tokens=10))
+        orders[ageing] = drained(queue)
+    assert orders == {0.49: [1, 0], 0.51: [0, 1]}
+
+
+def test_sjf_refuses_to_go_without_predictions() -> None:
+    context = PolicyContext(SchedulerConfig(), NoPrediction(), Given())
+    with pytest.raises(ValueError, match=r"'sjf' needs predicted lengths: .*'none' has none"):
+        build(QUEUE_ORDERS.find("sjf"), context)
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 5), st.integers(0, 9)), max_size=12),
+    ageing=st.sampled_from([0, 1, 3]),
+)
+def test_sjf_is_a_sort_by_work_and_age(rows: list[tuple[int, int, int]], ageing: int) -> None:
+    """Naive twin: at 20 s, the least of ``work - ageing x (20 - arrival)``."""
+    told = Given()
+    queue = make_queue("sjf", told, queue_ageing=float(ageing))
+    keys = []
+    for index, (prompt, output, arrival_s) in enumerate(rows):
+        told.outputs[index] = output
+        queue.push(make_sequence(index, arrival_ps=arrival_s * PS, prompt_tokens=prompt))
+        keys.append((prompt + 10 * (output - 1) - ageing * (20 - arrival_s), arrival_s, index))
+    assert drained(queue) == [index for _, _, index in sorted(keys)]
+
+
+@given(
+    hits=st.lists(st.integers(0, 3), max_size=12),
+    later=st.lists(st.integers(0, 3), min_size=12, max_size=12),
+    limit=st.sampled_from([None, 0, 4]),
+)
+def test_longest_prefix_match(hits: list[int], later: list[int], limit: int | None) -> None:
+    """Naive twin: most cached first, as the cache is when each is taken; FCFS in long queues."""
+    told = Given()
+    queue = make_queue("longest-prefix-match", told, queue_lpm_max_waiting=limit)
+    left = list(range(len(hits)))
+    for index in left:
+        queue.push(make_sequence(index))
+    told.cached = dict(enumerate(hits))
+    while left:
+        best = min(left, key=lambda index: (-told.cached[index], index))
+        expected = left[0] if limit is not None and len(left) > limit else best
+        assert queue.head().index == expected
+        assert queue.pop().index == expected
+        left.remove(expected)
+        told.cached = dict(enumerate(later[: len(hits)]))
+
+
+class RoundRobin:
+    """Deficit round robin as in the paper: one turn after the other, one quantum each."""
+
+    def __init__(self, quantum: int) -> None:
+        self.quantum = quantum
+        self.ring: deque[str] = deque()
+        self.waiting: dict[str, deque[tuple[int, int]]] = {}
+        self.deficit: Counter[str] = Counter()
+        self.began = False
+
+    def push(self, user: str, index: int, cost: int) -> None:
+        if user not in self.waiting:
+            self.waiting[user] = deque()
+            self.ring.append(user)
+        self.waiting[user].append((index, cost))
+
+    def pop(self) -> int:
+        while True:
+            user = self.ring[0]
+            if not self.began:
+                self.deficit[user] += self.quantum
+                self.began = True
+            index, cost = self.waiting[user][0]
+            if cost <= self.deficit[user]:
+                break
+            self.ring.rotate(-1)
+            self.began = False
+        self.deficit[user] -= cost
+        self.waiting[user].popleft()
+        if not self.waiting[user]:
+            del self.waiting[user], self.deficit[user]
+            self.ring.popleft()
+            self.began = False
+        return index
+
+
+@given(
+    requests=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30)), max_size=25),
+    pops=st.lists(st.integers(0, 3), min_size=25, max_size=25),
+    quantum=st.integers(1, 40),
+)
+def test_fair_is_deficit_round_robin(
+    requests: list[tuple[str, int]], pops: list[int], quantum: int
+) -> None:
+    told = Given()
+    ours, twin = make_queue("fair", told, queue_quantum=quantum), RoundRobin(quantum)
+    for index, (user, prompt) in enumerate(requests):
+        told.outputs[index] = index % 4 + 1
+        ours.push(make_sequence(index, user=user, prompt_tokens=prompt))
+        twin.push(user, index, prompt + told.outputs[index])
+        for _ in range(min(pops[index], len(ours))):
+            assert ours.head().index == ours.pop().index == twin.pop()
+    assert drained(ours) == [twin.pop() for _ in range(sum(map(len, twin.waiting.values())))]
+
+
+def test_a_user_of_many_requests_does_not_hold_up_one_of_few() -> None:
+    queue = make_queue("fair", queue_quantum=11)  # a prompt of 10 and an output of 1
+    for index in range(6):
+        queue.push(make_sequence(index, user="many"))
+    for index in range(6, 8):
+        queue.push(make_sequence(index, user="few"))
+    assert drained(queue) == [0, 6, 1, 7, 2, 3, 4, 5]
+
+
+def test_without_predictions_fair_charges_prompts() -> None:
+    rules = SchedulerConfig(policy="fair", queue_quantum=10)
+    queue = build(QUEUE_ORDERS.find("fair"), PolicyContext(rules))
+    for index, (user, prompt) in enumerate([("a", 20), ("b", 10), ("a", 10), ("b", 10)]):
+        queue.push(make_sequence(index, user=user, prompt_tokens=prompt))
+    assert drained(queue) == [1, 0, 3, 2]
+
+
 def test_an_unknown_order_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match="'lifo' is unknown; choose one of fcfs, priority"):
+    with pytest.raises(ValueError, match="'lifo' is unknown; choose one of fcfs, priority, sjf"):
         QUEUE_ORDERS.find("lifo")
-
-
-def test_victims() -> None:
-    running = [
-        make_sequence(0, priority=1, arrival_ps=3),
-        make_sequence(1, priority=2, arrival_ps=3),
-        make_sequence(2, priority=2, arrival_ps=5),
-        make_sequence(3, priority=2, arrival_ps=5),
-        make_sequence(4, priority=0, arrival_ps=9),
-    ]
-    assert last(running).index == 4
-    assert lowest_priority(running).index == 2  # the first of equals
-    assert VICTIMS.builtins == {"last": last, "lowest-priority": lowest_priority}

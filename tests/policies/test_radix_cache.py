@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from kvsim.policies.allocators.radix_cache import Lease, RadixCache
-from kvsim.policies.allocators.token_run import TokenRun
+from kvsim.policies.token_run import TokenRun
 
 
 def run(text: str) -> TokenRun:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
-from kvsim.policies.allocators.token_run import TokenRun
 from kvsim.policies.eviction import make_order
+from kvsim.policies.token_run import TokenRun
 
 
 def make_tree(page_size: int = 1, policy: str = "lru") -> RadixTree:
@@ -20,7 +20,7 @@ def run(text: str) -> TokenRun:
 
 def node_texts(tree: RadixTree) -> list[str]:
     """Text of each node from the root on."""
-    return sorted("".join(map(chr, node.run.ids[: node.run.stop])) for node in tree.nodes())
+    return sorted("".join(map(chr, node.run.names[: node.run.stop])) for node in tree.nodes())
 
 
 def test_insert_returns_what_was_there() -> None:
@@ -158,13 +158,13 @@ def broken(change: str) -> RadixTree:
     elif change == "locks":
         leaf.num_locks = 1
     elif change == "candidate":
-        tree._order.discard(leaf)
+        tree._order.held(leaf)
     elif change == "evictable":
         tree.num_evictable += 1
     elif change == "protected":
         tree.num_protected += 1
     elif change == "gone":
-        tree._order.put(Node(run("zz"), tree.root, 0))
+        tree._order.released(Node(run("zz"), tree.root, 0))
     elif change == "gap":
         parent.run = parent.run.first(0)
         tree.root.children = {parent.run.head(2): parent}

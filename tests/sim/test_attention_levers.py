@@ -1,11 +1,10 @@
-"""The levers' table, swapping, and the document of a plan."""
+"""The levers' table and the document of a plan."""
 
 from dataclasses import replace
 
 import pytest
 
 from kvsim.sim.attention_levers import LENGTHS, lever_rows
-from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.hardware import GIB, load_hardware
 from kvsim.sim.memory_terms import PoolRequest
@@ -14,7 +13,6 @@ from kvsim.sim.models.reshape import reshape, with_kv_heads
 from kvsim.sim.pool import plan
 from kvsim.sim.pool_document import plan_document
 from kvsim.sim.scenario import Scenario
-from kvsim.sim.swap import swap_cost
 
 H100 = load_hardware("h100-sxm")
 LLAMA = PoolRequest(load_model("llama-3.1-8b"), H100, max_model_len=131_072)
@@ -100,23 +98,6 @@ def test_other_kv_heads_as_a_scenario_key() -> None:
     assert {group.kind for group in latent.groups} == {"full"}
     with pytest.raises(ValueError, match="= 5 does not divide the 32 attention heads"):
         set_up(Scenario().with_values({"model.num_kv_heads": 5}))
-
-
-def test_swap_against_recompute() -> None:
-    request = replace(LLAMA, max_model_len=8192, max_num_batched_tokens=2048)
-    per_token_s = 2 * 131_072 / H100.host_link_bytes_per_s
-    slow = LinearCost(base_ps=0, per_prefill_token_ps=10**10)
-    found = swap_cost(request, request.model, slow)
-    assert found is not None
-    assert found.swap_s == pytest.approx(8192 * per_token_s)
-    assert found.recompute_s == pytest.approx(8192 * 0.01)
-    assert found.break_even_tokens == 1
-    quick = LinearCost(base_ps=0, per_prefill_token_ps=1)
-    never = swap_cost(request, request.model, quick)
-    assert never is not None
-    assert never.break_even_tokens is None
-    no_link = replace(request, hardware=load_hardware("m4-max-128gb"))
-    assert swap_cost(no_link, request.model, slow) is None
 
 
 @pytest.mark.parametrize("name", bundled_models())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.radix_cache import RadixCache
 from kvsim.policies.allocators.radix_tree import RadixTree
 from kvsim.sim.cache_replay import CacheReplay, replay_cache
@@ -59,7 +60,7 @@ FAULTS = {
     ),
     "an insertion does not refresh": fault(
         "mixed_p1",
-        (RadixTree, "insert", "child.last_access = now", "pass"),
+        (RadixTree, "insert_below", "child.last_access = now", "pass"),
     ),
     "split half not refreshed by a match": fault(
         "tree_p1",
@@ -67,7 +68,7 @@ FAULTS = {
     ),
     "split half not refreshed by an insertion": fault(
         "mixed_p1",
-        (RadixTree, "insert", TOUCH, TOUCH_IF_WHOLE),
+        (RadixTree, "insert_below", TOUCH, TOUCH_IF_WHOLE),
     ),
     "tokens evicted, not nodes": fault("lru_p1", (RadixTree, "evict", ROOT, PART_OF_A_NODE)),
     "everything needed is evicted, not what lacks": fault(
@@ -75,8 +76,8 @@ FAULTS = {
         (
             RadixCache,
             "start",
-            "evict(needed - self.num_free)",
-            "evict(needed if needed > self.num_free else 0)",
+            "_evict(needed - self.num_free)",
+            "_evict(needed if needed > self.num_free else 0)",
         ),
     ),
     "a childless parent does not join": fault(
@@ -120,33 +121,23 @@ FAULTS = {
     ),
     "room not rounded up to pages": fault(
         "tree_p16",
-        (
-            RadixCache,
-            "start",
-            "-(-num_tokens // self.tree.page_size) * self.tree.page_size - hit",
-            "num_tokens - hit",
-        ),
+        (RadixCache, "start", "self.rounded(num_tokens) - hit", "num_tokens - hit"),
     ),
     "whole prompt may hit": fault(
         "fullhit_p1",
-        (RadixCache, "start", "prompt.first(len(prompt) - 1)", "prompt"),
+        (RadixCache, "find", "prompt.first(len(prompt) - 1)", "prompt"),
     ),
     "whole prompt may hit, in pages": fault(
         "fullhit_p16",
-        (RadixCache, "start", "prompt.first(len(prompt) - 1)", "prompt"),
+        (RadixCache, "find", "prompt.first(len(prompt) - 1)", "prompt"),
     ),
     "last token of the answer inserted": fault(
         "lru_p1",
-        (CacheReplay, "do", "self._num_output(name) - 1", "self._num_output(name)"),
+        (CacheReplay, "do", "sequence.known - 1", "sequence.known"),
     ),
     "prompt not visible before the end": fault(
         "tree_p1",
-        (
-            CacheReplay,
-            "do",
-            "self.cache.publish(self._leases[name], prompt)",
-            "0",
-        ),
+        (RadixAllocator, "set_keys", "if is_chunk:", "if False:"),
     ),
     "upper half of a split without hits": fault(
         "multiturn_tight_p16_lfu",
@@ -154,11 +145,11 @@ FAULTS = {
     ),
     "new node without a hit": fault(
         "multiturn_tight_p16_slru",
-        (RadixTree, "_append", "node.num_hits = 1", "pass"),
+        (RadixTree, "_append", "node.num_hits = num_hits", "pass"),
     ),
     "an insertion counts no hit on its way": fault(
         "multiturn_tight_p16_slru",
-        (RadixTree, "insert", "node.num_hits += 1", "pass"),
+        (RadixTree, "insert_below", "node.num_hits += num_hits", "pass"),
     ),
     "a lookup counts as a hit": fault(
         "multiturn_tight_p16_lfu",

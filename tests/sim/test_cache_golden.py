@@ -39,9 +39,8 @@ def test_recorded_cache(name: str, recorded_cache: RecordedCache) -> None:
 @pytest.mark.parametrize("name", ["mixed_p1", "tree_p16", "multiturn_tight_p16_slru"])
 def test_the_cache_is_sound_after_each_operation(name: str, recorded_cache: RecordedCache) -> None:
     log, trace = recorded_cache(name)
-    assert trace.prefix is not None
-    replay = CacheReplay(trace, trace.prefix, log.options)
+    replay = CacheReplay(trace, log.options)
     for record in log.operations:
         replay.do(record["op"], record["id"])
-        replay.cache.check_invariants()
+        replay.allocator.check_invariants()
     assert replay.totals == {key: log.summary[key] for key in replay.totals}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvsim.cli.main import main
-from kvsim.sim.cache_log import CacheLog, cache_log, is_cache_log, make_cache
+from kvsim.sim.cache_log import CacheLog, cache_config, cache_log, is_cache_log
 from kvsim.sim.cache_replay import replay_cache, short
 from kvsim.sim.recordings import is_trace_of
 
@@ -79,13 +79,13 @@ def test_bad_logs(records: list[dict[str, Any]], message: str) -> None:
         ("pool_tokens", 1.5, "option pool_tokens is 1.5; allowed: a whole number"),
         ("pool_tokens", True, "option pool_tokens is True"),
         ("page_size", 4, "pool_tokens is 9; allowed are multiples of page_size 4"),
-        ("policy", "lur", "'lur' is unknown; choose one of fifo, filo, lfu, lru, "),
+        ("policy", "lur", "'lur' is unknown; choose one of lru, fifo, lfu, slru, "),
     ],
 )
 def test_bad_options(option: str, value: object, message: str) -> None:
     given = {"page_size": 1, "pool_tokens": 9, "policy": "lru", option: value}
     with pytest.raises(ValueError, match=message):
-        make_cache(given)
+        cache_config(given)
 
 
 # ---- what is compared ------------------------------------------------------------------------

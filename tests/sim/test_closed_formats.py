@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pytest
 
 from kvsim.sim import simulate
@@ -37,12 +39,17 @@ def check_follow_ons(run: Run) -> int:
     assert recorder.arrival_ps is not None
     assert set(recorder.status) == {FINISHED}
     parents = [-1] * len(run.trace) if run.loop is None else run.loop.parent.tolist()
+    awaited = defaultdict[int, list[int]](list)
+    if run.loop is not None:
+        for waiting, answer in np.stack(run.loop.pairs(), axis=1).tolist():
+            awaited[waiting].append(answer)
     for index, parent in enumerate(parents):
         if parent < 0:
             assert recorder.arrival_ps[index] == run.trace.arrival_ns[index] * PS
         else:
             assert run.loop is not None
-            due_ps = recorder.finish_ps[parent] + int(run.loop.delay_ns[index]) * PS
+            last_ps = max(recorder.finish_ps[before] for before in awaited[index])
+            due_ps = last_ps + int(run.loop.delay_ns[index]) * PS
             assert recorder.arrival_ps[index] == due_ps
     return sum(parent >= 0 for parent in parents)
 
@@ -106,6 +113,9 @@ def test_who_gives_up_is_counted_and_asks_for_nothing_more(tmp_path: Path) -> No
     rows = ["0,100,500,1000000000,,", "0,100,50,,,", "5000000000,700,10,,0,1000"]
     file.write_text("\n".join([columns, *rows, ""]))
     opened, closed = simulate(file), simulate(file, closed=True, audit=True)
+    hasty = simulate(file, timeout="1ms")
+    assert list(hasty.engine.recorder.status) == [ABORTED, ABORTED, ABORTED]
+    assert hasty.options["timeout"] == "1ms"
     assert list(opened.engine.recorder.status) == [ABORTED, FINISHED, FINISHED]
     assert list(closed.engine.recorder.status) == [ABORTED, FINISHED, NOT_SENT]
     counts = cast("dict[str, Any]", closed.summary["requests"])

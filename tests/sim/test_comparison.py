@@ -14,6 +14,7 @@ import pytest
 from kvsim.sim import comparison_runs
 from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
 from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.comparison_reference import differences_to_lru, is_reference
 from kvsim.sim.comparison_runs import Case, run_in_processes
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES, VIEWS
@@ -58,7 +59,7 @@ def test_shares_add_up_to_1(result: Comparison) -> None:
 
 def test_the_document_has_its_schema(result: Comparison) -> None:
     document = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert set(document) == {"schema", "traces", "rows", "notes"}
+    assert set(document) == {"schema", "traces", "rows", "differences_to_lru", "notes"}
     assert document["schema"] == "kvsim.comparison/1"
     assert [trace["requests"] for trace in document["traces"]] == [120]
     for row in document["rows"]:
@@ -103,6 +104,19 @@ def test_several_traces_make_a_row_each() -> None:
     assert rows[0].metrics == rows[1].metrics
 
 
+def test_a_tree_beside_hashes() -> None:
+    """Pages of one token beside blocks of 16: two indexes, no sweep of block sizes."""
+    trace = read_trace(bundled_path("chat-2k"), limit=60)
+    rows = compare(trace, scenarios("prefix,radix"), jobs=1).rows
+    prefix, radix = (row.metrics["hit_percent"] for row in rows)
+    assert isinstance(prefix, float)
+    assert isinstance(radix, float)
+    assert 0 < prefix <= radix
+    assert any(note.startswith("hit rates are lower bounds") for note in rows[1].notes)
+    with pytest.raises(ValueError, match="block sizes 1, 16 cannot be compared on chat-2k"):
+        compare(trace, scenarios("radix", "engine.block_size=1,16"), jobs=1)
+
+
 def test_processes_change_nothing(result: Comparison) -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=120)
     seen: list[tuple[int, int]] = []
@@ -122,7 +136,7 @@ def test_all_allocators_get_the_same_bytes() -> None:
     setups = [set_up(scenario) for scenario in compared(bases, NONE).values()]
     assert len({setup.pool.pool_bytes for setup in setups}) == 1
     assert [setup.pool.num_blocks for setup in setups] == [16_000, 1000]
-    planned = compared(allocator_scenarios("orca-oracle,paged,vllm-0.8"), NONE)
+    planned = compared(allocator_scenarios("orca-oracle,paged,radix,vllm-0.8"), NONE)
     assert len({set_up(scenario).pool.pool_bytes for scenario in planned.values()}) == 1
 
 
@@ -142,8 +156,12 @@ def test_varied_keys_multiply() -> None:
 @pytest.mark.parametrize(
     ("allocators", "vary", "message"),
     [
-        ("paged,radix", "", "radix is verified by logs, not yet in a timed engine"),
-        ("paged,lisp", "", "'lisp' is unknown; allowed are paged, prefix and the presets orca-max"),
+        (
+            "paged,lisp",
+            "",
+            "'lisp' is unknown; allowed are paged, prefix, radix and the presets fast",
+        ),
+        ("radix", "allocator.kind=contiguous", "^radix, alloc.*allocator.prefix cannot be 'radix'"),
         ("paged,paged", "", "names 'paged' twice"),
         ("paged", "engine.block_size", "not of the form table.key=a,b,c"),
         ("paged", "engine.block_size=16,,8", "not of the form table.key=a,b,c"),
@@ -202,3 +220,21 @@ def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=5)
     with pytest.raises(OSError, match="a process that simulated was killed"):
         compare(trace, scenarios("paged,prefix"), jobs=2)
+
+
+def test_what_reads_the_future_is_told_as_a_difference_to_lru() -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=150)
+    vary = "eviction.policy=lru,fifo,furthest-next-use"
+    rows = compare(trace, scenarios("prefix", vary), jobs=1, **OPTIONS)
+    lru, fifo, future = rows.rows
+    (told,) = differences_to_lru(rows.rows)
+    assert rows.to_json()["differences_to_lru"] == [told]
+    assert (told["name"], told["against"]) == (future.name, lru.name)
+    gained = future.metrics["hit_percent"] - lru.metrics["hit_percent"]
+    assert told["metrics"]["hit_percent"] == gained > 0
+    assert told["metrics"]["ttft_s_p50"] == (
+        future.metrics["ttft_s_p50"] - lru.metrics["ttft_s_p50"]
+    )
+    assert told["metrics"]["goodput_requests_per_s"] is None, "no limits, no goodput"
+    assert [is_reference(row) for row in (lru, fifo, future)] == [False, False, True]
+    assert differences_to_lru([fifo, future]) == [], "nothing to compare with"

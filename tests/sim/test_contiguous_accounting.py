@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import ContiguousAllocator
-from kvsim.policies.batching import BATCHING
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
@@ -33,12 +32,25 @@ if TYPE_CHECKING:
 MODEL_LEN = 40
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
 
+PLACES = st.sampled_from(
+    [
+        ("buddy", "none"),
+        ("first-fit", "none"),
+        ("best-fit", "none"),
+        ("first-fit", "when-blocked"),
+        ("best-fit", "when-blocked"),
+    ]
+)
 CONFIGS = st.builds(
-    SchedulerConfig,
+    lambda place, **options: SchedulerConfig(placement=place[0], compaction=place[1], **options),
+    place=PLACES,
     allocator=st.just("contiguous"),
-    reservation=st.sampled_from(["max", "pow2", "oracle"]),
-    placement=st.sampled_from(["buddy", "first-fit", "best-fit"]),
-    batching=st.sampled_from(sorted(BATCHING.builtins)),
+    reservation=st.sampled_from(["max", "pow2", "oracle", "predicted", "predicted"]),
+    reservation_margin=st.sampled_from([0.25, 1.0, 1.5]),
+    predictor=st.sampled_from(["max_tokens", "oracle", "noisy", "bucketed", "quantile"]),
+    predictor_prior=st.sampled_from([1, 5, 20]),
+    predictor_bucket_bounds=st.just((4, 16)),
+    batching=st.sampled_from(["iteration-level", "mixed-running-first"]),
     block_size=st.just(1),
     num_gpu_blocks=st.integers(20, 150),
     max_num_batched_tokens=st.integers(4, 40),
@@ -47,9 +59,26 @@ CONFIGS = st.builds(
     enable_prefix_caching=st.just(False),
     policy=st.sampled_from(["fcfs", "fcfs", "priority"]),
     async_scheduling=st.booleans(),
+) | st.builds(
+    SchedulerConfig,
+    allocator=st.just("contiguous"),
+    reservation=st.sampled_from(["max", "pow2", "oracle"]),
+    placement=st.sampled_from(["buddy", "first-fit", "best-fit"]),
+    batching=st.sampled_from(["static", "no-evict"]),
+    block_size=st.just(1),
+    num_gpu_blocks=st.integers(20, 150),
+    max_num_seqs=st.integers(1, 5),
+    max_model_len=st.just(MODEL_LEN),
+    enable_prefix_caching=st.just(False),
+    pad_to_longest=st.booleans(),
 )
 COSTS = st.builds(
-    LinearCost, st.just(1500), st.sampled_from([0, 100]), st.sampled_from([0, 70]), st.just(3)
+    LinearCost,
+    st.just(1500),
+    st.sampled_from([0, 100]),
+    st.sampled_from([0, 70]),
+    st.just(3),
+    per_copied_token_ps=st.sampled_from([0, 40]),
 )
 
 
@@ -76,11 +105,16 @@ def traces(draw: st.DrawFn) -> Trace:
 
 @dataclass
 class Snapshot:
-    """State from ``time_ps`` until the next one; runs are (residency, first slot, computed)."""
+    """State from ``time_ps`` until the next one: what the queue's head would take, and the runs.
+
+    A run is (residency, first slot, reserved, computed). ``ended``: members of a batch that still
+    hold their run.
+    """
 
     time_ps: int
-    head: Sequence | None
-    runs: list[tuple[tuple[int, int], int, int]]
+    head_slots: int | None
+    runs: list[tuple[tuple[int, int], int, int, int]]
+    ended: set[int]
 
 
 class Account(Stepper):
@@ -90,11 +124,26 @@ class Account(Stepper):
         super().__init__(*args, audit=True, listener=self)
         self.snapshots: list[Snapshot] = []
         self.final: dict[tuple[int, int], int] = {}
+        self.copied = 0
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
-        assert not flight.step.preempted, "reservations leave nothing to preempt for"
+        lacks = self.config.reservation == "predicted"
+        assert lacks or not flight.step.preempted, "reservations leave nothing to preempt for"
         for item in flight.items:
             self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
+        prefills = [(item.num_tokens, item.past) for item in flight.items if not item.decodes]
+        contexts = [item.past + 1 for item in flight.items if item.decodes]
+        relocations = stepper.state.allocator.relocations
+        copied = 0 if relocations is None else relocations.copied_tokens
+        assert isinstance(self._cost, LinearCost)
+        step_ps, _ = self._cost.step(prefills, len(contexts), sum(contexts))
+        copy_ps = (copied - self.copied) * self._cost.per_copied_token_ps
+        if not flight.step.ends_together:  # rows of ended members are paid for, too
+            assert flight.end_ps - flight.start_ps == step_ps + copy_ps
+        self.copied = copied
+
+    def planned(self, *_call: object) -> None:
+        pass
 
     def applied(self, *_results: object) -> None:
         pass
@@ -106,17 +155,30 @@ class Account(Stepper):
         self.snapshots.append(
             Snapshot(
                 now_ps,
-                state.waiting.head() if len(state.waiting) else None,
+                self.wanted(state.waiting.head()) if len(state.waiting) else None,
                 [
-                    ((s.index, s.num_preemptions), state.allocator.address_of(s), s.computed)
-                    for s in state.running
+                    (
+                        (s.index, s.num_preemptions),
+                        state.allocator.address_of(s),
+                        s.reserved,
+                        s.computed,
+                    )
+                    for s in (*state.running, *state.ended)
                 ],
+                {s.index for s in state.ended},
             )
         )
+        if self.config.reservation != "predicted":
+            assert all(s.reserved == self.wanted(s) for s in state.running)
         return boundary_ps
 
-    def reserved(self, index: int) -> int:
-        """Reservation by its definition."""
+    def wanted(self, sequence: Sequence) -> int:
+        """Reservation of a sequence that enters, by its definition."""
+        index = sequence.index
+        if self.config.reservation == "predicted":
+            guess = self.state.context.predictor.output_tokens(sequence)
+            guess = -(-guess * int(4 * self.config.reservation_margin) // 4)
+            return min(max(sequence.prompt_tokens + guess, sequence.known + 1), MODEL_LEN)
         prompt, output = self._requests.prompt_tokens[index], self._requests.num_outputs(index)
         if self.config.reservation == "max":
             return MODEL_LEN
@@ -142,22 +204,20 @@ class Account(Stepper):
         """Slots of the pool by what they hold."""
         found = dict.fromkeys(PRIMITIVES, 0)
         taken = [False] * self.config.num_gpu_blocks
-        for residency, address, computed in snapshot.runs:
-            reserved, final = self.reserved(residency[0]), self.final[residency]
+        for residency, address, reserved, computed in snapshot.runs:
+            final = self.final[residency]
             run = slice(address, address + self.rounded(reserved))
             assert not any(taken[run]), "two runs overlap"
             assert len(taken[run]) == self.rounded(reserved), "a run leaves the pool"
             taken[run] = [True] * len(taken[run])
-            found["token"] += computed
-            found["future"] += final - computed
-            found["never"] += reserved - final
+            found["padding" if residency[0] in snapshot.ended else "token"] += computed
+            found["future"] += min(final, reserved) - computed
+            found["never"] += max(reserved - final, 0)
             found["padding"] += self.rounded(reserved) - reserved
-        free, head = taken.count(False), snapshot.head
-        kind = "free" if head is None else "blocked"
-        if head is not None:
-            slots = self.reserved(head.index)
-            if slots <= free and not self.fits(taken, slots):
-                kind = "hole"
+        free, slots = taken.count(False), snapshot.head_slots
+        kind = "free" if slots is None else "blocked"
+        if slots is not None and slots <= free and not self.fits(taken, slots):
+            kind = "hole"
         found[kind] = free
         return found
 
@@ -168,7 +228,7 @@ def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
     if not waiting_only:
         sums["free"] = account.config.num_gpu_blocks * account.snapshots[0].time_ps
     for snapshot, after in zip(account.snapshots, account.snapshots[1:], strict=False):
-        if waiting_only and snapshot.head is None:
+        if waiting_only and snapshot.head_slots is None:
             continue
         for name, slots in account.slots(snapshot).items():
             sums[name] += slots * (after.time_ps - snapshot.time_ps)
@@ -208,8 +268,13 @@ def test_integrals_against_every_slot(
 def test_what_nobody_knows_changes_nothing(
     config: SchedulerConfig, trace: Trace, cost: LinearCost, data: st.DataObject
 ) -> None:
-    """Max, twice: answers that are unfinished at some time get other lengths then."""
-    config = replace(config, reservation="max", async_scheduling=False)
+    """A run, twice: answers that are unfinished at some time get other lengths then."""
+    config = replace(
+        config,
+        reservation=data.draw(st.sampled_from(["max", "predicted"])),
+        predictor=data.draw(st.sampled_from(["max_tokens", "quantile"])),
+        async_scheduling=False,
+    )
     trace = replace(trace, max_tokens=np.full(len(trace), -1), ends_by=np.full(len(trace), STOP))
     account, recorder = watched(config, trace, cost)
     ends_ps = [ps for ps in recorder.finish_ps if ps >= 0]

@@ -36,6 +36,16 @@ def test_layers_are_folded_in_and_rounded_once() -> None:
     assert cost.host_ps == 300_000_000
 
 
+def test_a_copy_reads_and_writes_once_at_the_bandwidth_of_the_card() -> None:
+    bytes_a_token = LLAMA.kv_bytes_per_token()
+    expected_ps = 2 * 1000 * bytes_a_token / H100.bandwidth_bytes_per_s * 10**12
+    for source in ("auto", "datasheet"):
+        cost = build_cost(source, LLAMA, H100)
+        assert cost.copy_ps(1000) == pytest.approx(expected_ps, rel=1e-5)
+    halves = build_cost("auto", LLAMA, H100, tp=2, kv_dtype="fp8")
+    assert halves.copy_ps(1000) == pytest.approx(expected_ps / 4, rel=1e-4)
+
+
 def test_one_request_on_an_h100_against_the_published_line() -> None:
     """vLLM blog, Llama-3.1-8B bf16, one request: 6.44 ms + 4.37e-5 ms a context token."""
     cost = build_cost("auto", LLAMA, H100, overlap=True)

@@ -19,13 +19,32 @@ ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
     ("rules", "trace", "engine", "reason"),
     [
         ({}, ONE, "leaper", "FCFS, one full-attention group"),
+        ({"batching": "no-evict"}, ONE, "leaper", "FCFS, one full-attention group"),
+        *(
+            ({"batching": name}, ONE, "stepper", f"batching {name} is stepped through")
+            for name in ("prefill-first", "static", "token-budget")
+        ),
         ({"policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
+        ({"predictor": "oracle"}, ONE, "stepper", 'predictor "oracle" is asked at each'),
         ({}, replace(ONE, timeout_ns=np.array([9])), "stepper", "requests with a timeout"),
+        ({"prefix": "radix"}, ONE, "leaper", "FCFS, one full-attention group"),
+        ({"prefix": "radix", "policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
         (
-            {"allocator": "contiguous", "block_size": 1},
+            {"allocator": "contiguous", "block_size": 1, "batching": "iteration-level"},
+            ONE,
+            "leaper",
+            "FCFS, one full-attention group",
+        ),
+        (
+            {
+                "allocator": "contiguous",
+                "block_size": 1,
+                "placement": "first-fit",
+                "compaction": "when-blocked",
+            },
             ONE,
             "stepper",
-            "contiguous reservations are stepped through",
+            "compaction when-blocked is stepped through",
         ),
     ],
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvsim.policies.predictor import PREDICTORS
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.profile_cost import ProfileCost
@@ -67,9 +68,11 @@ def test_costs() -> None:
         "cost.per_prefill_token": "30us",
         "cost.per_decode_seq": "50us",
         "cost.per_context_token": "20ns",
+        "cost.per_copied_token": "3ns",
     }
     cost = set_up(Scenario().with_values(linear)).cost
-    assert cost == LinearCost(4 * 10**9, 30 * 10**6, 50 * 10**6, 20_000)
+    assert cost == LinearCost(4 * 10**9, 30 * 10**6, 50 * 10**6, 20_000, 3000)
+    assert cost.copy_ps(7) == 21_000
     assert "h100-sxm profile" in set_up(Scenario()).cost.name
     datasheet = set_up(Scenario().with_values({"cost.source": "datasheet"})).cost
     assert "datasheet" in datasheet.name
@@ -112,3 +115,10 @@ def test_asynchronous_scheduling_hides_the_host() -> None:
     overlapped, _ = set_up(Scenario.load("vllm-0.32")).cost.step(*decodes)
     serial, _ = set_up(Scenario.load("vllm-0.32-sync")).cost.step(*decodes)
     assert overlapped < serial
+
+
+@pytest.mark.parametrize("kind", sorted(PREDICTORS.builtins))
+def test_a_predictor_that_knows_the_truth_is_told(kind: str) -> None:
+    told = set_up(Scenario().with_values({"predictor.kind": kind})).notes
+    knows = f"uses oracle knowledge: predictor.kind = {kind!r} is made from the true length"
+    assert any(note.startswith(knows) for note in told) == (kind in {"oracle", "noisy", "bucketed"})

@@ -48,13 +48,15 @@ def fault(mistake: str, scenario: str, *edits: tuple[type, str, str, str]) -> Fa
 
 
 MERGE = """\
-twin = self._pool.lookup((self._group, key))
+twin = self._lookup(sequence, index)
             if twin is None:
-                self._pool.set_key(block, (self._group, key))
+                self._set_key(sequence, index)
             else:
                 self._pool.touch(twin)
                 table[index] = twin
                 self._pool.release([block])"""
+
+KEY_OF_GROUP_0 = "(0, sequence.block_key(index,"
 
 CACHE = [
     fault(
@@ -128,7 +130,7 @@ CACHE = [
     fault(
         "duplicates merged",
         "fullhit_bs16",
-        (GroupTables, "set_keys", "self._pool.set_key(block, (self._group, key))", MERGE),
+        (GroupTables, "set_keys", "self._set_key(sequence, index)", MERGE),
     ),
     fault(
         "free hit blocks not counted as needed",
@@ -156,7 +158,7 @@ SCHEDULING = [
     fault(
         "FCFS victim is the first",
         "micro",
-        (MixedRunningFirst, "_serve_running", "state.victim(running)", "running[0]"),
+        (MixedRunningFirst, "_serve_running", "state.victim(running, state)", "running[0]"),
     ),
     fault(
         "waiting scanned after a preemption",
@@ -166,7 +168,7 @@ SCHEDULING = [
     fault(
         "chunk not cut to the budget",
         "tight_small_budget",
-        (MixedRunningFirst, "_admit_waiting", "tokens = budget", "pass"),
+        (MixedRunningFirst, "_admit_waiting", "min(cap, budget))", "cap)"),
     ),
     fault(
         "no exception from the threshold for a lone request",
@@ -176,7 +178,7 @@ SCHEDULING = [
     fault(
         "threshold not for running requests",
         "long_threshold_tight",
-        (MixedRunningFirst, "_serve_running", ", cap, budget)", ", budget)"),
+        (MixedRunningFirst, "_serve_running", "min(cap, budget))", "budget)"),
     ),
     fault(
         "no full-sequence reserve",
@@ -239,8 +241,8 @@ SCHEDULING = [
         (
             MixedRunningFirst,
             "_serve_running",
-            "state.victim(running)",
-            "state.victim(running[::-1])",
+            "state.victim(running, state)",
+            "state.victim(running[::-1], state)",
         ),
     ),
 ]
@@ -290,7 +292,7 @@ WINDOWS = [
         "keys shared between groups",
         "hybrid_shared_tight_r0",
         (GroupTables, "_lookup", "(self._group, ", "(0, "),
-        (GroupTables, "set_keys", "(self._group, key)", "(0, key)"),
+        (GroupTables, "_set_key", "(self._group, sequence.block_key(index,", KEY_OF_GROUP_0),
     ),
 ]
 

@@ -11,6 +11,7 @@ import pytest
 
 from kvsim.sim.metrics import summarise_run
 from kvsim.sim.recorder import Recorder
+from kvsim.sim.run_tables import series_table
 from kvsim.sim.scenario_tables import Slo
 from kvsim.traces.trace import Trace
 
@@ -93,6 +94,42 @@ def test_no_slo_no_goodput(three_requests: Run3, pool: PoolShape) -> None:
     assert summary_of(three_requests, pool)["goodput"] is None
 
 
+def test_host_memory_is_an_account_of_its_own(three_requests: Run3, pool: PoolShape) -> None:
+    trace, recorder = three_requests
+    before = summary_of(three_requests, pool)["memory"]
+    recorder.swapped_out(1, 5)
+    recorder.host(110 * MS, 265 * MS, 5)
+    recorder.swapped_in_blocks = 4
+    recorder.copying_ps, recorder.peak_host_blocks, recorder.num_host_full = 7 * MS, 5, 2
+    recorder.judged(swapped=True, right=True)
+    recorder.judged(swapped=True, right=False)
+    recorder.judged(swapped=False, right=True)
+    summary = summary_of((trace, recorder), pool)
+    assert summary["host"] == {
+        "swapped_out_bytes": 8000,
+        "swapped_in_bytes": 6400,
+        "copying_s": 0.007,
+        "mean_bytes": pytest.approx(5 * 155 / 310 * 1600),
+        "peak_bytes": 8000,
+        "times_full": 2,
+    }
+    assert summary["preemptions"]["by_mode"] == {"recompute": 1, "swap": 1}
+    assert summary["preemptions"]["lost_tokens"] == 62
+    assert summary["preemptions"]["auto"] == {
+        "judged": 3,
+        "right": 2,
+        "percent_right": pytest.approx(200 / 3),
+        "by_choice": {
+            "swap": {"judged": 2, "right": 1},
+            "recompute": {"judged": 1, "right": 1},
+        },
+    }
+    assert summary["memory"] == before
+    series = series_table(recorder, pool)
+    held = np.asarray(series["host_bytes"]) * np.asarray(series["seconds"])
+    assert held.sum() == pytest.approx(5 * 0.155 * 1600)
+
+
 def test_events(three_requests: Run3, pool: PoolShape) -> None:
     summary = summary_of(three_requests, pool)
     assert summary["cache"] == {
@@ -103,6 +140,8 @@ def test_events(three_requests: Run3, pool: PoolShape) -> None:
     }
     assert summary["preemptions"] == {
         "count": 1,
+        "by_mode": {"recompute": 1, "swap": 0},
+        "auto": None,
         "requests": 1,
         "lost_tokens": 62,
         "resume_hit_tokens": 48,

@@ -35,6 +35,7 @@ def make_cost(**changes: object) -> ProfileCost:
         "head_ps": 0,
         "head_per_request_ps": 0,
         "measured": MeasuredRanges(),
+        "copy_per_token_ps": 7,
     }
     values.update(changes)
     return ProfileCost(**values)  # type: ignore[arg-type]
@@ -66,6 +67,7 @@ costs = st.builds(
     attention=st.lists(groups, min_size=1, max_size=3).map(tuple),
     head_ps=coefficient,
     head_per_request_ps=coefficient,
+    copy_per_token_ps=coefficient,
     measured=st.builds(
         MeasuredRanges,
         batch=st.none() | span,

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from kvsim.sim import run_folder
+from kvsim.sim.memory_shares import STATES
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.run_folder import write_run
 from kvsim.sim.run_place import check_run_folder
@@ -39,7 +40,12 @@ def test_a_run_folder_holds_five_files(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == FILES
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert scenario_from_dict(manifest["scenario"]) == Scenario()
-    assert manifest["trace"] == {"name": "tiny", "sha256": "0" * 64, "requests": 3}
+    assert manifest["trace"] == {
+        "name": "tiny",
+        "sha256": "0" * 64,
+        "requests": 3,
+        "source": None,
+    }
     assert manifest["partial"] is False
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary == json.loads(json.dumps(run.summary))
@@ -67,7 +73,7 @@ def test_tables_on_disk_equal_the_frames(
         )
     series = pd.read_parquet(tmp_path / "series.parquet")
     assert series.equals(run.series)
-    states = [name for name in series.columns if name.endswith("_bytes")]
+    states = [f"{state}_bytes" for state in STATES]
     assert np.allclose(series[states].sum(axis=1), 17_700), "states add up to the pool"
     assert series["seconds"].sum() == pytest.approx(0.31)
 

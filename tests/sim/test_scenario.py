@@ -69,12 +69,34 @@ def test_presets_are_rows_of_the_engine_history(preset: str) -> None:
 def test_every_preset_says_how_it_was_verified() -> None:
     for name in preset_names():
         preset = load_preset(name)
-        assert preset.engine.startswith(("vLLM 0.", "Orca ("))
-        recorded = name.startswith("vllm-0.32")
+        assert preset.engine
+        recorded = name.startswith(("vllm-0.32", "sglang"))
         assert ("against recorded logs" in preset.verified) == recorded, name
-        assert ("read from" in preset.verified) != recorded, name
+        assert ("read from" in preset.verified) != name.startswith("vllm-0.32"), name
     assert verification(Scenario()) is None
     assert verification(Scenario.load()) == load_preset(DEFAULT_PRESET).verified
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"queue.policy": "priority", "batching.watermark": 0.3}, "recorded logs"),
+        ({"engine.block_size": 64, "engine.max_num_seqs": 3}, "recorded logs"),
+        ({"batching.policy": "iteration-level"}, "logs; not with batching.policy = iteration-l"),
+        ({"batching.policy": "os:abort"}, "; not with batching.policy = os:abort"),
+        (
+            {"allocator.kind": "contiguous", "allocator.placement": "first-fit"},
+            "logs; not with allocator.kind = contiguous, allocator.placement = first-fit",
+        ),
+    ],
+)
+def test_rules_that_the_logs_do_not_cover_are_named(
+    settings: dict[str, object], words: str
+) -> None:
+    verified = verification(Scenario.load().with_values(settings))
+    assert verified is not None
+    assert words in verified
+    assert ("not with" in verified) == ("not with" in words)
 
 
 @pytest.mark.parametrize(
@@ -159,14 +181,21 @@ def test_kv_groups_are_the_models_or_given() -> None:
         ("engine.kv_memory=0", "expected a size above 0"),
         ("engine.kv_groups=[1, 2.0]", r"expected a list of \"full\" and window sizes"),
         ("slo.ttft=2", "slo.ttft = 2: has no unit: expected a time with its unit"),
-        ("eviction.policy=lfu", "eviction.policy = 'lfu': expected 'lru'"),
-        ("batching.policy=static", "expected one of mixed-running-first, iteration-level"),
-        ("preemption.mode=swap", r"expected 'recompute' \(swap, auto come later\)"),
-        ("preemption.victim=first", "expected 'last'"),
+        ("eviction.policy=lur", "eviction.policy = 'lur': expected one of lru, fifo"),
+        ("batching.policy=dynamic", "expected one of mixed-running-first, iteration-level"),
+        ("preemption.mode=spill", "expected 'recompute' or 'swap' or 'auto'"),
+        ("preemption.swap_space=none", "expected a size such as"),
+        ("preemption.victim=nobody", "expected one of by-queue, last, first, least-progress"),
         ("predictor.kind=clever", "expected one of none"),
+        ("predictor.error=-0.1", "expected a number >= 0"),
+        ("predictor.error=nan", "expected a number >= 0"),
+        ("predictor.quantile=0", "expected a fraction above 0, at most 1"),
+        ("predictor.bucket_bounds=[]", "expected a list of increasing whole numbers above 0"),
+        ("predictor.bucket_bounds=[16, 16]", "expected a list of increasing whole numbers"),
+        ("predictor.bucket_bounds=[0, 16]", "expected a list of increasing whole numbers"),
         ("queue.policy=lifo", "expected one of fcfs, priority"),
         ("allocator.kind=slab", "expected one of paged, contiguous"),
-        ("allocator.prefix=radix", "expected 'auto' or 'hash' or 'none'"),
+        ("allocator.prefix=tree", "expected 'auto' or 'hash' or 'radix' or 'none'"),
         ("block_size=16", r"not of the form table.key \(did you mean 'engine.block_size'\?"),
         ("engine.block_size", r"--set 'engine.block_size' is not of the form table.key=value"),
         ("model.name=", "expected a bundled model name"),
@@ -213,7 +242,10 @@ def test_a_file_stands_on_its_preset(tmp_path: Path) -> None:
         ("engine = 3", r"mine.toml: engine = 3 must be a table \[engine\]"),
         ("[engine", "mine.toml: not TOML: "),
         ("[engine]\nblock_size = " + "9" * 5000, "mine.toml: a number in it has too many digits"),
-        ('preset = "vllm-0.13"', "unknown .did you mean 'vllm-0.32'.*presets are orca-max, "),
+        (
+            'preset = "vllm-0.13"',
+            "unknown .did you mean 'vllm-0.32'.*presets are fastertransformer, ",
+        ),
         ("preset = 3", "preset = 3 is unknown"),
         ("[engine]\nblocksize = 3", "mine.toml: unknown key engine.blocksize .did you mean"),
     ],
@@ -235,6 +267,8 @@ def test_scenarios_survive_dict_and_toml(tmp_path: Path) -> None:
         "engine.kv_memory": "12GB",
         "engine.kv_groups": ["full", 1024],
         "slo.tpot": "50ms",
+        "predictor.bucket_bounds": [10, 200],
+        "predictor.error": 0.25,
         "model.name": 'odd "name" \\ here',
         "retention.prefix_cache_retention_interval": "none",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import EngineRun, run
-from kvsim.sim.recorder import ABORTED, FINISHED, NOT_SENT, REFUSED
+from kvsim.sim.recorder import ABORTED, FINISHED, NEVER_PS, NOT_SENT, REFUSED
 from kvsim.traces.closed_loop import FollowOns, ThinkRule, follow_ons
-from kvsim.traces.trace import Trace, TraceError
+from kvsim.traces.trace import MorePredecessors, Trace, TraceError
 
 PS_PER_NS = 1000
 COST = LinearCost(1000, 10, 5, 1)  # ps
@@ -20,6 +21,13 @@ COST = LinearCost(1000, 10, 5, 1)  # ps
 
 def loop_of(parent: list[int], delay_ns: list[int]) -> FollowOns:
     return FollowOns(np.array(parent, dtype=np.int64), np.array(delay_ns, dtype=np.int64))
+
+
+def with_others(loop: FollowOns, others: list[list[int]]) -> FollowOns:
+    """The same loop, whose requests wait for the answers to ``others``, too."""
+    offsets = np.cumsum([0, *map(len, others)], dtype=np.int64)
+    flat = np.array([other for row in others for other in row], dtype=np.int64)
+    return loop._replace(also_after=MorePredecessors(offsets, flat))
 
 
 def trace_of(arrivals: list[int], prompts: list[int], outputs: list[int]) -> Trace:
@@ -107,10 +115,31 @@ def random_loop(seed: int) -> tuple[Trace, FollowOns, SchedulerConfig]:
     return trace, loop_of(parent, delay_ns), config
 
 
+def with_reservations(config: SchedulerConfig, seed: int) -> SchedulerConfig:
+    """Contiguous, in a pool in which some requests get stuck."""
+    rnd = Random(seed)
+    return replace(
+        config,
+        allocator="contiguous",
+        reservation=rnd.choice(["pow2", "oracle"]),
+        placement=rnd.choice(["buddy", "first-fit", "best-fit"]),
+        block_size=1,
+        num_gpu_blocks=rnd.randint(30, 150),
+        enable_prefix_caching=False,
+    )
+
+
 @pytest.mark.parametrize("seed", range(60))
-def test_both_engines_run_the_same_loop(seed: int) -> None:
+@pytest.mark.parametrize("reserves", [False, True])
+def test_both_engines_run_the_same_loop(seed: int, reserves: bool) -> None:
     trace, loop, config = random_loop(seed)
-    num_users = Random(seed).choice([None, 1, 3])
+    if reserves:
+        config = with_reservations(config, seed)
+    rnd = Random(seed)
+    num_users = rnd.choice([None, 1, 3])
+    loop = with_others(
+        loop, [[j for j in range(i) if rnd.random() < 0.1] for i in range(len(trace))]
+    )
     made = [
         run(
             trace,
@@ -134,6 +163,63 @@ def test_both_engines_run_the_same_loop(seed: int) -> None:
     assert leapt.waited_ps == stepped.waited_ps
 
 
+def test_a_turn_waits_for_the_last_of_all_it_follows() -> None:
+    trace = trace_of([0] * 5, [20] * 5, [5, 40, 3, 8, 5])
+    loop = with_others(loop_of([-1, 0, 0, 0, 3], [0, 0, 0, 0, 7]), [[], [], [], [], [1, 2]])
+    config = SchedulerConfig(num_gpu_blocks=400, max_model_len=1024)
+    recorder = run(
+        trace, config, COST, max_tokens=trace.output_tokens, follow_ons=loop, audit=True
+    ).recorder
+    assert recorder.arrival_ps is not None
+    ends = [recorder.finish_ps[parallel] for parallel in (1, 2, 3)]
+    assert ends[0] == max(ends) > ends[2] > ends[1], "the recorded last is not the simulated one"
+    assert recorder.arrival_ps[4] == ends[0] + 7 * PS_PER_NS
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_several_predecessors_against_a_search(seed: int) -> None:
+    """Who is sent, and when, follows from the ends of all that each request waits for."""
+    trace, loop, config = random_loop(seed)
+    rnd = Random(seed)
+    others = [[j for j in range(i) if rnd.random() < 0.15] for i in range(len(trace))]
+    loop = with_others(loop, others)
+    trace.prompt_tokens[[i for i in range(len(trace)) if rnd.random() < 0.05]] = 1000  # refused
+    patience = [rnd.choice([-1, -1, -1, 40]) for _ in range(len(trace))]
+    trace.timeout_ns = np.array(patience, dtype=np.int64) if rnd.random() < 0.5 else None
+    recorder = run(
+        trace,
+        config,
+        COST,
+        max_tokens=trace.output_tokens,
+        follow_ons=loop,
+        num_users=rnd.choice([None, 1, 3]),
+        audit=True,
+    ).recorder
+    assert recorder.arrival_ps is not None
+    for index, parent in enumerate(loop.parent.tolist()):
+        if parent < 0:
+            assert recorder.status[index] != NOT_SENT
+            continue
+        awaited = {parent, *others[index]}
+        sent = all(recorder.status[before] == FINISHED for before in awaited)
+        assert (recorder.status[index] != NOT_SENT) == sent
+        if sent:
+            last_ps = max(recorder.finish_ps[before] for before in awaited)
+            due_ps = last_ps + int(loop.delay_ns[index]) * PS_PER_NS
+            assert recorder.arrival_ps[index] == due_ps
+
+
+def test_a_long_session_that_is_refused_at_once_ends_whole() -> None:
+    trace = make_trace(5_000, output=1)
+    trace.prompt_tokens[0] = 5000
+    config = SchedulerConfig(num_gpu_blocks=400, max_model_len=1024)
+    loop = loop_of(list(range(-1, 4_999)), [0] * 5_000)
+    status = run(
+        trace, config, COST, max_tokens=trace.output_tokens, follow_ons=loop
+    ).recorder.status
+    assert (status[0], set(status[1:])) == (REFUSED, {NOT_SENT})
+
+
 @pytest.mark.parametrize("async_scheduling", [False, True])
 def test_who_gives_up_frees_memory_and_is_counted(async_scheduling: bool) -> None:
     trace = make_trace(6, prompt=60, output=40)
@@ -147,6 +233,33 @@ def test_who_gives_up_frees_memory_and_is_counted(async_scheduling: bool) -> Non
     assert recorder.output_tokens[1] < 40
     last_window = max(i for i, ps in enumerate(recorder.windows["window"]) if ps)
     assert recorder.windows["running"][last_window] > 0
+
+
+def test_a_patience_beyond_the_clock_is_none() -> None:
+    trace = make_trace(3)
+    trace.timeout_ns = np.array([2**63 - 1, 2**63 // 1000 + 5, 30], dtype=np.int64)
+    assert set(close(trace, [-1, -1, -1], [0, 0, 0]).recorder.status) == {FINISHED}
+
+
+def test_a_delay_beyond_the_clock_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the simulated time passes 106 days.* a delay"):
+        close(make_trace(2), [-1, 0], [0, 2**63 - 1])
+
+
+def test_users_without_a_session_cost_nothing() -> None:
+    trace, config = make_trace(3), SchedulerConfig(num_gpu_blocks=400, max_model_len=1024)
+    loop = loop_of([-1, -1, -1], [0, 0, 0])
+    recorder = run(
+        trace, config, COST, max_tokens=trace.output_tokens, follow_ons=loop, num_users=10**15
+    ).recorder
+    assert set(recorder.status) == {FINISHED}
+
+
+def test_an_arrival_after_two_months_is_told() -> None:
+    trace = make_trace(2, arrivals=[0, 60 * 86_400 * 10**9])
+    recorder = close(trace, [-1, -1], [0, 0]).recorder
+    assert recorder.arrival_ps is not None
+    assert recorder.arrival_ps[1] < NEVER_PS
 
 
 def test_who_is_given_up_ends_its_session() -> None:
@@ -166,7 +279,7 @@ def test_recorded_times_stay_open() -> None:
 
 def test_turns_without_a_time_wait_even_then() -> None:
     trace = make_trace(3)
-    trace.after_request, trace.delay_ns, _ = loop_of([-1, 0, 1], [0, 5, 6])
+    trace.after_request, trace.delay_ns = loop_of([-1, 0, 1], [0, 5, 6])[:2]
     trace.has_time = np.array([True, False, True])
     loop = follow_ons(trace)
     assert loop is not None
@@ -191,7 +304,7 @@ def test_think_times_that_nobody_needs_are_refused() -> None:
     trace, think = make_trace(3), ThinkRule.parse("2s")
     with pytest.raises(TraceError, match="--think-time is for closed loops"):
         follow_ons(trace, think=think)
-    trace.after_request, trace.delay_ns, _ = loop_of([-1, 0, 1], [0, 5, 6])
+    trace.after_request, trace.delay_ns = loop_of([-1, 0, 1], [0, 5, 6])[:2]
     with pytest.raises(TraceError, match="it records them all: leave it out"):
         follow_ons(trace, closed=True, think=think)
     loop = follow_ons(trace, users=True, think=think)

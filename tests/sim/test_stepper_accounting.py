@@ -2,22 +2,25 @@
 
 A second account is kept from snapshots after every scheduling call: each physical block is looked
 at slot by slot, each request's visits to queue and running list are timed. Both must add up to
-the recorder's integrals exactly.
+the recorder's integrals exactly. Blocks with keys are vLLM's, or pages of a radix tree.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvsim.policies.allocators import PagedAllocator
+from kvsim.policies.allocators import PagedAllocator, RadixAllocator
+from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
+from kvsim.sim.host_link import HostLink
 from kvsim.sim.memory_shares import PoolShape, all_time, while_waiting
 from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
 from kvsim.sim.requests import Requests
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from kvsim.policies.allocators.block_pool import Block
+    from kvsim.policies.sequence import Sequence
+
+    Residency = tuple[int, int]  # index, preemptions before
 
 MODEL_LEN = 40
 FULL = (KVGroup(),)
@@ -40,32 +46,75 @@ GROUPS = (
 )
 
 
+BATCHINGS: tuple[dict[str, Any], ...] = (
+    {"batching": "iteration-level"},
+    {"batching": "prefill-first", "new_token_ratio": 0.05, "clip_max_new_tokens": 6},
+    {"batching": "prefill-first", "prefill_rule": "watermark", "enable_chunked_prefill": False},
+    {"batching": "static", "enable_prefix_caching": False},
+    {"batching": "token-budget", "enable_chunked_prefill": False, "max_num_batched_tokens": 20},
+    {"batching": "no-evict"},
+)
+"""Policies other than that of vLLM v1, and what they need."""
+
+
 @st.composite
-def configs(draw: st.DrawFn) -> SchedulerConfig:
-    """Rules under which every run ends.
+def other_configs(draw: st.DrawFn) -> SchedulerConfig:
+    """Every other batching, with full attention; all but one wait for the results of a step."""
+    rules = draw(st.sampled_from(BATCHINGS))
+    overlaps = rules["batching"] in {"no-evict", "iteration-level"}
+    prefix: Literal["hash", "radix"] = draw(st.sampled_from(["hash", "radix"]))
+    if rules["batching"] == "static":
+        prefix = "hash"
+    config = draw(configs(prefix, groups=(FULL,)))
+    swaps = rules["batching"] == "iteration-level" or "prefill_rule" in rules
+    is_async = overlaps and config.async_scheduling
+    mode = config.preemption_mode if swaps and not is_async else "recompute"
+    return replace(config, async_scheduling=is_async, preemption_mode=mode, **rules)
+
+
+@st.composite
+def configs(
+    draw: st.DrawFn,
+    prefix: Literal["hash", "radix"],
+    groups: tuple[tuple[KVGroup, ...], ...] = GROUPS,
+) -> SchedulerConfig:
+    """Rules under which every run ends, or refuses who puts others out for ever.
 
     Without the reserve two requests of equal priority and arrival may put each other out for ever.
     """
     chunked = draw(st.booleans())
-    groups = draw(st.sampled_from(GROUPS))  # those with a window get room for a lone sequence
+    kv_groups = draw(st.sampled_from(groups))  # those with a window get room for a lone sequence
+    if prefix == "radix":
+        kv_groups = FULL
     policy = draw(st.sampled_from(["fcfs", "fcfs", "priority"]))
     block_size = draw(st.sampled_from([1, 2, 4]))
-    pool_tokens = draw(st.integers(18, 40) if groups == FULL else st.integers(60, 80))
+    asynchronous = draw(st.booleans())
+    modes = (
+        ["recompute"]
+        if asynchronous or prefix == "radix"
+        else ["recompute", "swap", "swap", "auto"]
+    )
+    pool_tokens = draw(st.integers(18, 40) if kv_groups == FULL else st.integers(60, 80))
     return SchedulerConfig(
         block_size=block_size,
-        num_gpu_blocks=1 + pool_tokens // block_size * len(groups),
+        num_gpu_blocks=1 + pool_tokens // block_size * len(kv_groups),
         max_num_batched_tokens=draw(st.integers(4, 24)) if chunked else MODEL_LEN,
         max_num_seqs=draw(st.integers(1, 4)),
         max_model_len=MODEL_LEN,
-        enable_prefix_caching=draw(st.booleans()),
+        enable_prefix_caching=prefix == "radix" or draw(st.booleans()),
+        prefix=prefix,
+        eviction=draw(st.sampled_from(["lru", "slru", "filo"])) if prefix == "radix" else "lru",
         enable_chunked_prefill=chunked,
         long_prefill_token_threshold=draw(st.sampled_from([0, 0, 3])),
         policy=policy,
         watermark=draw(st.sampled_from([0.0, 0.1])),
         scheduler_reserve_full_isl=policy == "priority" or draw(st.booleans()),
-        async_scheduling=draw(st.booleans()),
+        async_scheduling=asynchronous,
+        victim=draw(st.sampled_from(sorted(VICTIMS.builtins.keys() - {"most-remaining"}))),
+        preemption_mode=draw(st.sampled_from(modes)),
+        num_host_blocks=draw(st.integers(0, 30)),
         prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
-        kv_groups=groups,
+        kv_groups=kv_groups,
         freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
     )
 
@@ -96,6 +145,7 @@ def traces(draw: st.DrawFn) -> Trace:
     )
 
 
+LINK = HostLink(alpha_ps=7, bytes_per_s=10**11, block_bytes=3, copies_per_block=2)
 COSTS = st.builds(
     LinearCost,
     st.sampled_from([0, 1500, 5000]),
@@ -105,17 +155,68 @@ COSTS = st.builds(
 )
 
 
+class Blocks(NamedTuple):
+    """What is blank, what is cached, and who owns each other block at which place."""
+
+    blank: int
+    cached: int
+    owners: dict[Hashable, list[tuple[Residency, int, int]]]  # id: (residency, place, computed)
+    keys: dict[Hashable, Hashable]
+
+
+def paged_blocks(allocator: PagedAllocator, running: list[Sequence]) -> Blocks:
+    pool = allocator.pool
+    owners: dict[Hashable, list[tuple[Residency, int, int]]] = {}
+    owned: dict[int, Block] = {}
+    for sequence in running:
+        residency = (sequence.index, sequence.num_preemptions)
+        for group in allocator.groups:
+            for place, block in enumerate(group.tables[sequence.index]):
+                if block is not pool.null:
+                    owned[block.id] = block
+                    owners.setdefault(block.id, []).append((residency, place, sequence.computed))
+    queued = list(pool.free_queue)
+    return Blocks(
+        sum(block.key is None for block in queued),
+        sum(block.key is not None for block in queued),
+        owners,
+        {number: block.key for number, block in owned.items() if block.key is not None},
+    )
+
+
+def tree_pages(allocator: RadixAllocator, running: list[Sequence]) -> Blocks:
+    """Pages of the tree by their node, those outside by their owner; keys spell their content."""
+    size, cache = allocator.page_size, allocator.cache
+    owners: dict[Hashable, list[tuple[Residency, int, int]]] = {}
+    keys: dict[Hashable, Hashable] = {}
+    in_tree = {
+        (node, place)
+        for node in cache.tree.nodes()
+        for place in range(node.run.start // size, node.run.stop // size)
+    }
+    for sequence in running:
+        residency = (sequence.index, sequence.num_preemptions)
+        lease = allocator.lease_of(sequence)
+        shared, node = lease.num_shared // size, lease.node
+        while node.parent is not None:
+            for place in range(node.run.start // size, node.run.stop // size):
+                owners.setdefault((node, place), []).append((residency, place, sequence.computed))
+                keys[node, place] = sequence.block_key(place, size)
+            node = node.parent
+        for place in range(shared, shared + lease.num_own // size):
+            owners[residency, place] = [(residency, place, sequence.computed)]
+    num_pages = cache.pool_tokens // size
+    return Blocks(num_pages - len(in_tree | set(owners)), len(in_tree - set(owners)), owners, keys)
+
+
 @dataclass
 class Snapshot:
-    """State from ``time_ps`` until the next one: blocks, and who owns them at which place."""
+    """State from ``time_ps`` until the next one."""
 
     time_ps: int
     requests_wait: bool
-    num_running: int
-    blank: int
-    cached: int
-    owners: dict[int, list[tuple[tuple[int, int], int, int]]]  # id: (residency, place, computed)
-    keys: dict[int, Hashable]
+    ended: set[int]
+    blocks: Blocks
 
 
 class Account(Stepper):
@@ -124,10 +225,12 @@ class Account(Stepper):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs, audit=True, listener=self)
         self.snapshots: list[Snapshot] = []
-        self.final: dict[tuple[int, int], int] = {}
+        self.final: dict[Residency, int] = {}
         self.since: dict[int, tuple[str, int]] = {}  # where a request is, since when
         self.visits = {"waiting": 0, "running": 0}
         self.sojourns = 0
+        self.on_host: dict[int, tuple[int, int, int]] = {}  # index: since when, blocks, computed
+        self.host_block_ps = 0
 
     # ---- visits ----
 
@@ -149,11 +252,30 @@ class Account(Stepper):
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         for preemption in flight.step.preempted:
-            self._move(preemption.sequence.index, "waiting", flight.call_ps)
+            victim = preemption.sequence
+            self._move(victim.index, "waiting", flight.call_ps)
+            if preemption.swapped_blocks:
+                assert victim.computed == preemption.computed, "swapped tokens are lost"
+                self.on_host[victim.index] = (
+                    flight.call_ps,
+                    preemption.swapped_blocks,
+                    victim.computed,
+                )
+        for swap_in in flight.step.swapped_in:
+            index = swap_in.sequence.index
+            self._move(index, "running", flight.call_ps)
+            since_ps, num_blocks, computed = self.on_host.pop(index)
+            assert swap_in.num_blocks == num_blocks
+            past = next(item.past for item in flight.items if item.sequence is swap_in.sequence)
+            assert past == computed, "swapped tokens are lost"
+            self.host_block_ps += num_blocks * (flight.call_ps - since_ps)
         for admission in flight.step.admitted:
             self._move(admission.sequence.index, "running", flight.call_ps)
         for item in flight.items:
             self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
+
+    def planned(self, *_call: object) -> None:
+        pass
 
     def applied(
         self,
@@ -174,38 +296,23 @@ class Account(Stepper):
             if self.recorder.status[index] == REFUSED:  # it could never enter, or only alone
                 self._move(index, None, now_ps)
         allocator = self.state.allocator
-        assert isinstance(allocator, PagedAllocator)
-        pool = allocator.pool
-        owners: dict[int, list[tuple[tuple[int, int], int, int]]] = {}
-        owned: dict[int, Block] = {}
-        for sequence in self.state.running:
-            residency = (sequence.index, sequence.num_preemptions)
-            for group in allocator.groups:
-                for place, block in enumerate(group.tables[sequence.index]):
-                    if block is not pool.null:
-                        owned[block.id] = block
-                        owners.setdefault(block.id, []).append(
-                            (residency, place, sequence.computed)
-                        )
-        queued = list(pool.free_queue)
-        self.snapshots.append(
-            Snapshot(
-                now_ps,
-                len(self.state.waiting) > 0,
-                len(self.state.running),
-                sum(block.key is None for block in queued),
-                sum(block.key is not None for block in queued),
-                owners,
-                {number: block.key for number, block in owned.items() if block.key is not None},
-            )
-        )
+        owners = [*self.state.running, *self.state.ended]
+        if isinstance(allocator, RadixAllocator):
+            blocks = tree_pages(allocator, owners)
+        else:
+            assert isinstance(allocator, PagedAllocator)
+            blocks = paged_blocks(allocator, owners)
+        waits = len(self.state.waiting) + len(self.state.swapped) > 0
+        ended = {sequence.index for sequence in self.state.ended}
+        self.snapshots.append(Snapshot(now_ps, waits, ended, blocks))
         return boundary_ps
 
     def slots(self, snapshot: Snapshot) -> dict[str, int]:
         """Slots of the pool by what they hold, and sequences running."""
         size = self.config.block_size
-        found = dict.fromkeys(("token", "duplicate", "future", "never"), 0)
-        for number, owners in snapshot.owners.items():
+        found = dict.fromkeys(("token", "duplicate", "future", "never", "padding"), 0)
+        blocks = snapshot.blocks
+        for number, owners in blocks.owners.items():
             fills = []
             for residency, place, computed in owners:
                 now, final = (
@@ -216,32 +323,32 @@ class Account(Stepper):
             assert len(set(fills)) == 1, "owners of a block see different tokens in it"
             assert len(fills) == 1 or fills[0][0] == size, "a shared block is not full"
             now, final = fills[0]
-            assert number not in snapshot.keys or now == size, "a block with a key is not full"
-            found["token"] += now
+            assert number not in blocks.keys or now == size, "a block with a key is not full"
+            found["padding" if owners[0][0][0] in snapshot.ended else "token"] += now
             found["future"] += final - now
             found["never"] += size - final
-        keys = list(snapshot.keys.values())
+        keys = list(blocks.keys.values())
         found["duplicate"] = (len(keys) - len(set(keys))) * size
         found["token"] -= found["duplicate"]
-        blank = snapshot.blank * size
+        blank = blocks.blank * size
         waits = snapshot.requests_wait
         return found | {
-            "padding": 0,
             "hole": 0,
             "blocked": blank if waits else 0,
-            "cached": snapshot.cached * size,
+            "cached": blocks.cached * size,
             "free": 0 if waits else blank,
-            "unusable": size,
+            "unusable": self.config.num_null_blocks * size,
         }
 
 
 def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
     """Integrals over the run (slot-ps): everything is blank before the first call."""
-    size, usable = account.config.block_size, account.config.num_gpu_blocks - 1
+    size, usable = account.config.block_size, account.config.usable_blocks
     first_ps = account.snapshots[0].time_ps if account.snapshots else 0
     sums: dict[str, int] = {}
     if not waiting_only:
-        sums = {"free": usable * size * first_ps, "unusable": size * first_ps}
+        sums = {"free": usable * size * first_ps}
+        sums["unusable"] = account.config.num_null_blocks * size * first_ps
     for snapshot, after in zip(account.snapshots, account.snapshots[1:], strict=False):
         if waiting_only and not snapshot.requests_wait:
             continue
@@ -251,19 +358,37 @@ def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
     return sums
 
 
+@pytest.mark.parametrize("prefix", ["hash", "radix"])
 @settings(max_examples=max(200, settings().max_examples))
-@given(configs(), traces(), COSTS)
+@given(data=st.data(), trace=traces(), cost=COSTS)
 def test_integrals_against_every_block_and_visit(
+    prefix: Literal["hash", "radix"], data: st.DataObject, trace: Trace, cost: LinearCost
+) -> None:
+    assert_accounts_agree(data.draw(configs(prefix)), trace, cost)
+
+
+@settings(max_examples=max(300, settings().max_examples))
+@given(other_configs(), traces(), COSTS)
+def test_integrals_of_every_other_batching(
     config: SchedulerConfig, trace: Trace, cost: LinearCost
 ) -> None:
+    assert_accounts_agree(config, trace, cost)
+
+
+def assert_accounts_agree(config: SchedulerConfig, trace: Trace, cost: LinearCost) -> None:
     requests = Requests(trace, config, assume_max_tokens(trace, "model", config.max_model_len))
     recorder = Recorder(len(trace))
-    account = Account(config, cost, requests, recorder)
+    account = Account(config, cost, requests, recorder, link=LINK)
     Driver(account, requests).run()
     assert set(recorder.status) <= {FINISHED, REFUSED}
     assert 0 < account.num_audited <= len(account.snapshots)
 
-    pool = PoolShape(config.num_gpu_blocks, config.block_size, block_bytes=1)
+    pool = PoolShape(
+        config.num_gpu_blocks,
+        config.block_size,
+        block_bytes=1,
+        num_null_blocks=config.num_null_blocks,
+    )
     for ours, theirs in (
         (total(account, waiting_only=False), all_time(recorder, pool)),
         (total(account, waiting_only=True), while_waiting(recorder, pool)),
@@ -275,3 +400,6 @@ def test_integrals_against_every_block_and_visit(
     assert integrals["running"] == account.visits["running"]
     assert integrals["waiting"] == account.visits["waiting"] == sum(recorder.waited_ps.values())
     assert integrals["running"] + integrals["waiting"] == account.sojourns
+    assert integrals["host"] == account.host_block_ps
+    assert recorder.swapped_out_blocks >= recorder.swapped_in_blocks
+    assert recorder.num_swaps <= recorder.num_preemptions

@@ -34,7 +34,7 @@ def test_laws_as_written(text: str, kind: str, rate: float | None, parameter: fl
     "text",
     ["", "closed loop", "rate", "rate=", "rate=0", "rate=-1", "rate=nan", "rate=1e400", "gamma",
      "gamma(cv=0)", "gamma(shape=2)", "poisson(cv=1)", "weibull(shape=x)", "poisson(", "3",
-     "normal(cv=1)", "rate(rate=1)"],
+     "normal(cv=1)", "rate(rate=1)", "weibull(shape=1e-9)", "gamma(cv=1e9)", "gamma(cv=1e-9)"],
 )  # fmt: skip
 def test_other_laws_are_one_sentence(text: str) -> None:
     with pytest.raises(TraceError, match="--arrivals is") as caught:

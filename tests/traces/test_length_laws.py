@@ -93,6 +93,8 @@ def test_other_words_are_refused(text: str) -> None:
         ("{}", "probabilities that rise"),
         ("[3]", "no JSON list of pairs"),
         ("nothing", "no JSON list of pairs"),
+        ("[" * 100_000, "no JSON list of pairs"),
+        (f"[[1{'0' * 400}, 1]]", "no JSON list of pairs"),
     ],
 )
 def test_broken_tables(tmp_path: Path, content: str, message: str) -> None:

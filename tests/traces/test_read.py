@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -189,9 +190,18 @@ def test_all_rows_skipped_is_no_trace(tmp_path: Path) -> None:
         read_trace(write(tmp_path, CSV + "0,0,1\n0,1,0\n"), on_bad_row="skip")
 
 
+def test_two_values_under_one_key_are_refused(tmp_path: Path) -> None:
+    row = '{"arrival_ns": 0, "prompt_tokens": 1, "output_tokens": 1, "prompt_tokens": 9}\n'
+    with pytest.raises(TraceError, match=r"line 1: .* key 'prompt_tokens' occurs twice in one obj"):
+        read_trace(write(tmp_path, row))
+
+
 def test_what_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="cannot be read: No such file"):
         read_trace(tmp_path / "absent.csv")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TraceError, match=r"this is a pipe or a device, .* write it to a file"):
+        read_trace(tmp_path / "pipe")
     with pytest.raises(TraceError, match="cannot be read: Is a directory"):
         read_trace(tmp_path)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.traces import PrefixIds, Trace, TraceError, read_trace, write_trace
+from kvsim.traces import MorePredecessors, PrefixIds, Trace, TraceError, read_trace, write_trace
 
 SUFFIXES = [
     f"{form}{pack}" for form in (".csv", ".jsonl", ".parquet") for pack in ("", ".gz", ".zst")
@@ -31,6 +31,20 @@ def prefixes(draw: st.DrawFn, covered: list[int], covers_output: bool) -> Prefix
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     ids = np.array([value for row in rows for value in row], dtype=np.int64)
     return PrefixIds(block_size, offsets, ids, covers_output)
+
+
+@st.composite
+def further_predecessors(draw: st.DrawFn, after: list[int]) -> MorePredecessors | None:
+    """Earlier requests that are not the one followed already, in rows that follow one."""
+    rows = [
+        draw(st.lists(st.sampled_from(earlier), unique=True)) if parent >= 0 and earlier else []
+        for parent, earlier in (
+            (parent, [j for j in range(i) if j != parent]) for i, parent in enumerate(after)
+        )
+    ]
+    flat = np.array([value for row in rows for value in row], dtype=np.int64)
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return MorePredecessors(offsets, flat) if len(flat) else None
 
 
 @st.composite
@@ -59,6 +73,7 @@ def traces(draw: st.DrawFn) -> Trace:
         trace.ends_by = numbers(st.integers(0, 1)).astype(np.uint8)
     if draw(st.booleans()):
         trace.after_request = np.array([draw(st.integers(-1, i - 1)) for i in range(n)])
+        trace.also_after = draw(further_predecessors(trace.after_request.tolist()))
     if draw(st.booleans()):
         trace.ids = draw(st.lists(TEXT.filter(bool), min_size=n, max_size=n, unique=True))
     if draw(st.booleans()):
@@ -78,6 +93,10 @@ def assert_equal(left: Trace, right: Trace) -> None:
             assert a.dtype == b.dtype, name
             assert a.tolist() == b.tolist(), name
     assert (left.name, left.ids, left.session) == (right.name, right.ids, right.session)
+    assert (left.also_after is None) == (right.also_after is None)
+    if left.also_after is not None and right.also_after is not None:
+        assert left.also_after.offsets.tolist() == right.also_after.offsets.tolist()
+        assert left.also_after.requests.tolist() == right.also_after.requests.tolist()
     assert (left.prefix is None) == (right.prefix is None)
     if left.prefix is not None and right.prefix is not None:
         assert left.prefix.block_size == right.prefix.block_size

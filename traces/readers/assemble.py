@@ -1,30 +1,33 @@
-"""Chunks of columns become one trace: order, predecessors, prefix ids, zero of time, receipt."""
+"""Batches of columns become one trace: order, predecessors, prefix ids, zero of time, receipt."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.readers.batch import Ragged
-from kvsim.traces.readers.columns import derive_delays, joined
+from kvsim.traces.readers.columns import Columns, derive_delays
 from kvsim.traces.readers.describe import count_early_turns, describe, epoch_text
 from kvsim.traces.readers.drawn_times import draw_times
+from kvsim.traces.readers.growing import GrowingLists
+from kvsim.traces.readers.places import Places
+from kvsim.traces.readers.predecessors import Predecessors
 from kvsim.traces.receipt import Receipt, duration
-from kvsim.traces.trace import PrefixIds, Trace, TraceError
+from kvsim.traces.time_grid import gap_blocks
+from kvsim.traces.trace import MorePredecessors, PrefixIds, Trace, TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from kvsim.traces.readers.batch import Ragged
     from kvsim.traces.readers.wishes import Wishes
     from kvsim.traces.source import Source
 
 _LONGEST_GAP_NS: Final = 366 * 86_400 * 10**9
 """A gap between two requests beyond this means two epochs or units in one file."""
-_MERGED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +40,56 @@ class IdForm:
     partial: bool | None = None
 
 
-@dataclass(slots=True)
 class Assembly:
-    """The chunks taken so far; :meth:`trace` joins them and lets go of each as it is joined."""
+    """The requests taken so far; :meth:`trace` puts them together.
 
-    receipt: Receipt
-    wishes: Wishes
-    num_rows: int = field(init=False, default=0)
-    _chunks: list[dict[str, NDArray[Any]]] = field(init=False, default_factory=list)
-    _recent: list[dict[str, NDArray[Any]]] = field(init=False, default_factory=list)
-    _ids: list[Ragged] = field(init=False, default_factory=list)
+    What has to be known of all rows is seen as they come, or block by block at the end: beyond
+    the columns nothing grows with the file, unless it has to be sorted (16 bytes a row and one
+    column).
+    """
 
-    def add(self, chunk: dict[str, NDArray[Any]], ids: Ragged | None) -> None:
-        """Take one chunk: columns of equal length, ``number`` and ``row`` among them."""
-        self.num_rows += len(chunk["row"])
-        self._recent.append(chunk)
-        if len(self._recent) == _MERGED:  # big arrays go back to the system when they are freed
-            self._chunks.append(joined(self._recent, widen=False))
-            self._recent.clear()
-        if ids is not None:
-            self._ids.append(ids)
+    def __init__(self, receipt: Receipt, wishes: Wishes) -> None:
+        self.receipt = receipt
+        self.wishes = wishes
+        self._columns = Columns()
+        self._places = Places()
+        self._ids = GrowingLists()
+        self._also_after = GrowingLists()
+        self._last_ns = 0
+        self._num_back = 0
+        self._first_back: tuple[int, int] | None = None  # index, how far back in ns
+
+    @property
+    def num_rows(self) -> int:
+        """Requests taken so far."""
+        return len(self._places)
+
+    def add(
+        self,
+        chunk: Mapping[str, NDArray[Any]],
+        rows: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+        ids: Ragged | None,
+        also_after: Ragged | None = None,
+    ) -> None:
+        """Take requests: columns of equal length, their rows in the file and line numbers."""
+        if not len(rows):
+            return
+        if "arrival_ns" in chunk:
+            self._watch_order(chunk["arrival_ns"])
+        self._columns.append(chunk, len(rows))
+        self._places.append(rows, numbers)
+        self._ids.append(ids, len(rows))
+        self._also_after.append(also_after, len(rows))
+
+    def _watch_order(self, arrival_ns: NDArray[np.int64]) -> None:
+        """Remember where times go back."""
+        steps = np.diff(arrival_ns, prepend=self._last_ns if self.num_rows else arrival_ns[0])
+        back = np.flatnonzero(steps < 0)
+        if len(back) and self._first_back is None:
+            self._first_back = self.num_rows + int(back[0]), -int(steps[back[0]])
+        self._num_back += len(back)
+        self._last_ns = int(arrival_ns[-1])
 
     def trace(
         self,
@@ -75,24 +108,23 @@ class Assembly:
             skipped = self.receipt.rows_read
             why = f"all {skipped:,} rows were skipped" if skipped else "it has no data rows"
             raise TraceError(f"{source.path}: the file holds no requests: {why}")
-        columns = joined([*self._chunks, *self._recent], widen=True)
-        self._chunks.clear()
-        self._recent.clear()
+        columns = self._columns.taken()
         has_times = "arrival_ns" in columns
         if not has_times:
             columns["arrival_ns"] = np.zeros(self.num_rows, dtype=np.int64)
-        order = self._order(columns, time_column, sort)
-        if has_times and not keep_zero:
-            self._check_gaps(columns, order, time_column)
+        order = self._order(columns["arrival_ns"], time_column, sort)
+        also_after = None
         if "after_request" in columns:
-            columns["after_request"] = self._predecessors(columns, order)
+            also_after = self._follow(columns["after_request"], order)
+            if "has_time" in columns:  # who follows none any more comes at the earliest bound
+                columns["has_time"][columns["after_request"] < 0] = 1
         prefix = self._prefix(order, id_form)
         if order is not None:
             for key in columns:
                 columns[key] = columns[key][order]
-        ids = self._names(columns["ids"], columns["number"]) if "ids" in columns else None
-        for key in ("row", "number", "ids"):
-            columns.pop(key, None)
+        if has_times and not keep_zero:
+            self._check_gaps(columns["arrival_ns"], order, time_column)
+        ids = self._names(columns.pop("ids"), order) if "ids" in columns else None
         if "after_request" in columns:
             derive_delays(columns)
             self.receipt.early_turns = count_early_turns(columns)
@@ -114,6 +146,7 @@ class Assembly:
             name=source.name if name is None else name,
             **columns,
             ids=ids,
+            also_after=also_after,
             session=None if session is None else session.tolist(),
             has_time=None if has_time is None else has_time.astype(np.bool_),
             prefix=prefix,
@@ -121,98 +154,87 @@ class Assembly:
             receipt=self.receipt,
         )
 
-    def _error(self, number: int, detail: str) -> TraceError:
+    def _error(self, index: int, detail: str) -> TraceError:
+        """Make the error that names the place of a request, ``index`` in order of the file."""
+        number = self._places.number(index)
         return TraceError(f"{self.receipt.path}: {self.receipt.place} {number}: {detail}")
 
     def _order(
-        self, columns: Mapping[str, NDArray[Any]], time_column: str, sort: bool
+        self, arrival_ns: NDArray[np.int64], time_column: str, sort: bool
     ) -> NDArray[np.int64] | None:
         """Return the order by time, or None where the file's order is that already."""
-        arrival_ns = columns["arrival_ns"]
-        back = np.flatnonzero(arrival_ns[1:] < arrival_ns[:-1])
-        if not len(back):
+        if self._first_back is None:
             return None
         if not sort:
-            row = int(back[0])
-            step = duration(int(arrival_ns[row]) - int(arrival_ns[row + 1]))
+            index, step_ns = self._first_back
             raise self._error(
-                int(columns["number"][row + 1]),
-                f"{time_column} is {step} before the row above; times must not decrease "
-                "(equal ones keep file order): sort them with --sort",
+                index,
+                f"{time_column} is {duration(step_ns)} before the row above; times must not "
+                "decrease (equal ones keep file order): sort them with --sort",
             )
-        self.receipt.notes.append(f"sorted by time: {len(back):,} rows were before the row above")
+        self.receipt.notes.append(
+            f"sorted by time: {self._num_back:,} rows were before the row above"
+        )
         return np.argsort(arrival_ns, kind="stable")
 
     def _check_gaps(
-        self,
-        columns: Mapping[str, NDArray[Any]],
-        order: NDArray[np.int64] | None,
-        time_column: str,
+        self, arrival_ns: NDArray[np.int64], order: NDArray[np.int64] | None, time_column: str
     ) -> None:
-        arrival_ns = columns["arrival_ns"]
-        times = arrival_ns if order is None else arrival_ns[order]
-        wide = np.flatnonzero(np.diff(times) > _LONGEST_GAP_NS)
-        if len(wide):
-            row = int(wide[0]) + 1 if order is None else int(order[int(wide[0]) + 1])
-            gap = duration(int(times[wide[0] + 1]) - int(times[wide[0]]))
-            raise self._error(
-                int(columns["number"][row]),
-                f"{time_column} is {gap} after the request before it: this looks like two epochs "
-                "or units of time in one file; cut the file there",
-            )
+        first = 1
+        for gaps in gap_blocks(arrival_ns):
+            wide = np.flatnonzero(gaps > _LONGEST_GAP_NS)
+            if len(wide):
+                index = first + int(wide[0])
+                raise self._error(
+                    index if order is None else int(order[index]),
+                    f"{time_column} is {duration(int(gaps[wide[0]]))} after the request before "
+                    "it: this looks like two epochs or units of time in one file; cut the file "
+                    "there",
+                )
+            first += len(gaps)
 
-    def _predecessors(
-        self, columns: Mapping[str, NDArray[Any]], order: NDArray[np.int64] | None
-    ) -> NDArray[np.int64]:
-        """Turn row indices of the file into indices of the trace; -1 where the row is left out."""
-        after = columns["after_request"]
-        position = np.arange(self.num_rows, dtype=np.int64)
-        if order is not None:
-            position[order] = np.arange(self.num_rows)
-        num_rows = self.receipt.rows_read
-        by_row = np.full(num_rows + 1, -1, dtype=np.int64)  # the last stands for "not read"
-        by_row[columns["row"]] = position
-        found = np.where(after >= 0, by_row[np.minimum(after, num_rows)], -1)
-        beyond = (after >= num_rows) & (self.num_rows != self.wishes.limit)
-        wrong = np.flatnonzero((found >= position) | beyond)
-        if len(wrong):
-            row = int(wrong[0])
-            raise self._error(
-                int(columns["number"][row]),
-                f"after_request is {int(after[row])}, which is no earlier request; allowed are "
-                "-1 (none) and the index (from 0) of a row that arrives before this one",
-            )
-        lost = int(np.count_nonzero((after >= 0) & (found < 0)))
-        if lost:
+    def _follow(
+        self, after: NDArray[np.int64], order: NDArray[np.int64] | None
+    ) -> MorePredecessors | None:
+        """Make ``after`` indices of the trace, in place; the other predecessors likewise."""
+        is_whole = self.num_rows != self.wishes.limit
+        num_rows = self.receipt.rows_read if is_whole else None
+        predecessors = Predecessors(self._places, order, num_rows, self._error)
+        also, num_lost = predecessors.find(after, self._also_after.taken())
+        if num_lost:
             self.receipt.notes.append(
-                f"{lost:,} requests follow a row that was left out: they wait for none"
+                f"{num_lost:,} requests follow a row that was left out: they wait for none"
             )
-        return found
+        if also is None:
+            return None
+        self.receipt.notes.append(
+            f"{np.count_nonzero(also.lengths):,} requests follow several answers: in closed loops "
+            "they wait for the last of them to end"
+        )
+        if order is not None:
+            also = also.reorder(order)
+        return MorePredecessors(also.offsets(), also.flat)
 
     def _prefix(self, order: NDArray[np.int64] | None, form: IdForm | None) -> PrefixIds | None:
         if form is None:
             return None
-        ragged = Ragged(
-            np.concatenate([ids.lengths for ids in self._ids]),
-            np.concatenate([ids.flat for ids in self._ids]),
-        )
-        self._ids.clear()
+        ids = self._ids.taken()
+        assert ids is not None, "a format with ids has lists of them"
         if order is not None:
-            ragged = ragged.reorder(order)
-        offsets = np.zeros(self.num_rows + 1, dtype=np.int64)
-        np.cumsum(ragged.lengths, out=offsets[1:])
-        return PrefixIds(form.block_size, offsets, ragged.flat, form.covers_output, form.scope)
+            ids = ids.reorder(order)
+        return PrefixIds(form.block_size, ids.offsets(), ids.flat, form.covers_output, form.scope)
 
-    def _names(self, ids: NDArray[Any], numbers: NDArray[np.int64]) -> Sequence[str]:
+    def _names(self, ids: NDArray[Any], order: NDArray[np.int64] | None) -> Sequence[str]:
         """Check that no two requests have one name; nameless ones are named by their index."""
         seen: dict[str, int] = {}
-        for index, (given, number) in enumerate(zip(ids.tolist(), numbers.tolist(), strict=True)):
+        for index, given in enumerate(ids):
             name = given or f"r{index:04d}"
-            if name in seen:
+            before = seen.setdefault(name, index)
+            if before != index:
+                one, other = (i if order is None else int(order[i]) for i in (before, index))
                 raise self._error(
-                    number,
-                    f"id {name!r} is also the id of {self.receipt.place} {seen[name]}; "
-                    "each request needs an id of its own",
+                    other,
+                    f"id {name!r} is also the id of {self.receipt.place} "
+                    f"{self._places.number(one)}; each request needs an id of its own",
                 )
-            seen[name] = number
         return list(seen)

@@ -109,12 +109,18 @@ class Ragged:
         lengths = np.fromiter(map(len, lists), np.int64, len(lists))
         return cls(lengths, np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum())))
 
+    def offsets(self) -> NDArray[np.int64]:
+        """Return where each row begins in ``flat``, and where the last one ends."""
+        offsets = np.zeros(len(self.lengths) + 1, dtype=np.int64)
+        np.cumsum(self.lengths, out=offsets[1:])
+        return offsets
+
     def reorder(self, order: NDArray[np.int64]) -> Ragged:
-        """Return row ``order[0]``, then row ``order[1]``, ..."""
+        """Return row ``order[0]``, then row ``order[1]``, ...; some may be left out."""
         starts = (np.cumsum(self.lengths) - self.lengths)[order]
         lengths = self.lengths[order]
         ends = np.cumsum(lengths)
-        source = np.arange(len(self.flat)) + np.repeat(starts - (ends - lengths), lengths)
+        source = np.arange(int(lengths.sum())) + np.repeat(starts - (ends - lengths), lengths)
         return Ragged(lengths, self.flat[source])
 
 

@@ -1,4 +1,4 @@
-"""Columns of requests: what they say by default, and how chunks of them become whole ones."""
+"""Columns of requests: what they say by default, and how they grow by chunks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.order_statistics import BLOCK
+from kvsim.traces.readers.growing import GrowingColumn
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -27,29 +30,30 @@ DEFAULTS: Final[Mapping[str, int | str]] = {
     "end_ns": -1,
 }
 """Optional columns of a trace, and what a row says that says nothing."""
-NARROW: Final = frozenset({"row", "number", "prompt_tokens", "output_tokens"})
-"""Columns whose chunks take 4 bytes a number until they are joined."""
 
 
-def narrow(numbers: NDArray[np.int64]) -> NDArray[Any]:
-    """Return numbers from 0 on in 4 bytes each where that holds them: traces can be long."""
-    fits = not len(numbers) or numbers.max() < 2**31
-    return numbers.astype(np.int32) if fits else numbers
+class Columns:
+    """The columns of requests, growing in place; what a chunk lacks says its default."""
 
+    def __init__(self) -> None:
+        self._columns: dict[str, GrowingColumn] = {}
+        self._length = 0
 
-def joined(chunks: list[dict[str, NDArray[Any]]], *, widen: bool) -> dict[str, NDArray[Any]]:
-    """Join the chunks of each column, emptying them; what a chunk lacks says its default."""
-    columns = {}
-    lengths = [len(chunk["row"]) for chunk in chunks]
-    for name in dict.fromkeys(name for chunk in chunks for name in chunk):
-        kind = next(chunk[name].dtype for chunk in chunks if name in chunk)
-        pieces = [
-            chunk.pop(name) if name in chunk else np.full(length, DEFAULTS[name], kind)
-            for chunk, length in zip(chunks, lengths, strict=True)
-        ]
-        wide = np.int64 if widen and name.endswith("_tokens") else None
-        columns[name] = np.concatenate(pieces, dtype=wide)
-    return columns
+    def append(self, chunk: Mapping[str, NDArray[Any]], count: int) -> None:
+        """Add ``count`` requests."""
+        for name, values in chunk.items():
+            if name not in self._columns:
+                self._columns[name] = GrowingColumn(values.dtype)
+                if self._length:
+                    self._columns[name].append_same(DEFAULTS[name], self._length)
+            self._columns[name].append(values)
+        for name in self._columns.keys() - chunk.keys():
+            self._columns[name].append_same(DEFAULTS[name], count)
+        self._length += count
+
+    def taken(self) -> dict[str, NDArray[Any]]:
+        """Give the whole columns away."""
+        return {name: column.taken() for name, column in self._columns.items()}
 
 
 def derive_delays(columns: dict[str, NDArray[Any]]) -> None:
@@ -59,11 +63,20 @@ def derive_delays(columns: dict[str, NDArray[Any]]) -> None:
     none.
     """
     after = columns["after_request"]
-    if "delay_ns" in columns:
-        columns["delay_ns"][(after < 0) & (columns["delay_ns"] < 0)] = 0
-    if "end_ns" not in columns or "delay_ns" in columns:
+    recorded = "delay_ns" in columns
+    if not recorded and "end_ns" not in columns:
         return
-    end_ns = columns["end_ns"]
-    ended = np.where(after >= 0, end_ns[after], -1)
-    since = np.maximum(columns["arrival_ns"] - ended, 0)
-    columns["delay_ns"] = np.where(ended >= 0, since, np.where(after >= 0, -1, 0))
+    delay_ns = columns.setdefault("delay_ns", np.empty(len(after), dtype=np.int64))
+    for part in parts(len(after)):
+        if recorded:
+            delay_ns[part][(after[part] < 0) & (delay_ns[part] < 0)] = 0
+        else:
+            ended = np.where(after[part] >= 0, columns["end_ns"][after[part]], -1)
+            since = np.maximum(columns["arrival_ns"][part] - ended, 0)
+            delay_ns[part] = np.where(ended >= 0, since, np.where(after[part] >= 0, -1, 0))
+
+
+def parts(count: int) -> Iterator[slice]:
+    """Cut rows into parts, so that what is made of one is small."""
+    for first in range(0, count, BLOCK):
+        yield slice(first, min(first + BLOCK, count))

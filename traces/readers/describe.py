@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.readers.columns import parts
 from kvsim.traces.receipt import Receipt, duration
-from kvsim.traces.time_grid import time_grid_ns
+from kvsim.traces.time_grid import num_distinct, time_grid_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,12 +59,8 @@ def describe(
 
 def describe_times(receipt: Receipt, arrival_ns: NDArray[np.int64]) -> None:
     """Count distinct times and find the grid they lie on."""
-    tied = arrival_ns[1:] == arrival_ns[:-1]
-    distinct = arrival_ns
-    if tied.any():
-        distinct = arrival_ns[np.concatenate([[True], ~tied])]
-    receipt.num_distinct_times = len(distinct)
-    receipt.time_grid_ns, jitter_ns = time_grid_ns(distinct)
+    receipt.num_distinct_times = num_distinct(arrival_ns)
+    receipt.time_grid_ns, jitter_ns = time_grid_ns(arrival_ns)
     if jitter_ns:
         receipt.notes.append(f"times lie up to {duration(jitter_ns)} off their grid")
 
@@ -83,13 +80,17 @@ def epoch_text(first_ns: int, epoch: str) -> str | None:
 
 def count_early_turns(columns: Mapping[str, NDArray[Any]]) -> int:
     """Count turns that arrive before the answer they follow could have ended."""
-    after, arrival_ns = columns["after_request"], columns["arrival_ns"]
-    turns = np.flatnonzero(after >= 0)
-    if "has_time" in columns:
-        turns = turns[columns["has_time"][turns] != 0]
-    parents = after[turns]
-    soonest = arrival_ns[parents] + columns["output_tokens"][parents] * _FASTEST_TOKEN_NS
-    if "end_ns" in columns:
-        end_ns = columns["end_ns"][parents]
-        soonest = np.where(end_ns >= 0, end_ns, soonest)
-    return int(np.count_nonzero(arrival_ns[turns] < soonest))
+    early = 0
+    for part in parts(len(columns["after_request"])):
+        parents, arrival_ns = columns["after_request"][part], columns["arrival_ns"][part]
+        turns = parents >= 0
+        if "has_time" in columns:
+            turns &= columns["has_time"][part] != 0
+        parents, arrival_ns = parents[turns], arrival_ns[turns]
+        answer_ns = columns["output_tokens"][parents] * _FASTEST_TOKEN_NS
+        soonest = columns["arrival_ns"][parents] + answer_ns
+        if "end_ns" in columns:
+            end_ns = columns["end_ns"][parents]
+            soonest = np.where(end_ns >= 0, end_ns, soonest)
+        early += int(np.count_nonzero(arrival_ns < soonest))
+    return early

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsim.traces.readers.assemble import Assembly, IdForm
 from kvsim.traces.readers.cells import whole_numbers
-from kvsim.traces.readers.columns import DEFAULTS, NARROW, narrow
+from kvsim.traces.readers.columns import DEFAULTS
 from kvsim.traces.readers.session_starts import SessionStarts
 from kvsim.traces.readers.wishes import Wishes
 from kvsim.traces.receipt import Receipt
@@ -88,13 +88,18 @@ class Intake:
         return values
 
     def add(
-        self, batch: Batch, columns: Mapping[str, NDArray[Any]], ids: Ragged | None = None
+        self,
+        batch: Batch,
+        columns: Mapping[str, NDArray[Any]],
+        ids: Ragged | None = None,
+        also_after: Ragged | None = None,
     ) -> None:
         """Take the rows without fault.
 
         ``columns`` are named as in :class:`Trace` and must hold ``prompt_tokens`` and
         ``output_tokens``; ``arrival_ns`` where the file has times; ``end_ns`` (-1 = not known) is
-        when the answer ended, in the file's clock.
+        when the answer ended, in the file's clock. ``also_after`` are rows of the file, from 0,
+        which a request follows beside ``after_request``.
         """
         for row in sorted({*batch.faults, *batch.failed, *batch.left_out}):
             self._leave_out(batch, row)
@@ -104,12 +109,12 @@ class Intake:
             reason = f"{self._output_name} is 0: no answer"
             _count(self.receipt.unusable, reason, len(zeros), int(batch.numbers[zeros[0]]))
         chunk = {name: values[keep] for name, values in columns.items()}
-        chunk["number"] = batch.numbers[keep]
-        chunk["row"] = self.receipt.rows_read + np.flatnonzero(keep)
-        for name in NARROW & chunk.keys():
-            chunk[name] = narrow(chunk[name])
+        rows = self.receipt.rows_read + np.flatnonzero(keep)
         self.receipt.rows_read += len(batch)
-        self._assembly.add(chunk, None if ids is None else ids.select(keep))
+        ids, also_after = (
+            None if given is None else given.select(keep) for given in (ids, also_after)
+        )
+        self._assembly.add(chunk, rows, batch.numbers[keep], ids, also_after)
 
     def _leave_out(self, batch: Batch, row: int) -> None:
         """Count a row that is not taken, or raise what is wrong with it."""

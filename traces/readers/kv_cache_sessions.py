@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.traces.own_format import MAX_BLOCK_TOKENS, is_block_size
 from kvsim.traces.readers import nested
 from kvsim.traces.readers.batch import shown
+from kvsim.traces.readers.ended_before import LOOK_BACK, Call, ended_before
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -18,18 +18,8 @@ if TYPE_CHECKING:
     from kvsim.traces.source import Source
 
 _DEPTH: Final = 8
-_LOOK_BACK: Final = 16
 _ID_RANGE: Final = 2**48
 _MS: Final = Decimal(1000)
-
-
-@dataclass(slots=True)
-class _Call:
-    """A request of the session being unrolled: index in it, start and end on its clock."""
-
-    index: int
-    start: Decimal
-    end: Decimal | None
 
 
 class Sessions:
@@ -70,6 +60,8 @@ class Sessions:
                 row |= {"session": name, "start_ns": start_ns, "id_shift": shift}
                 if row["after_request"] >= 0:
                     row["after_request"] += self._num_rows
+                    others = row.get("also_after", ())
+                    row["also_after"] = [other + self._num_rows for other in others]
                 yield number, row
             self._num_rows += len(self._rows)
             self._compare(name)
@@ -109,15 +101,15 @@ class Sessions:
         return name
 
     def _unroll(
-        self, entries: list[Any], zero: Decimal, parents: list[_Call], depth: int
-    ) -> list[_Call]:
+        self, entries: list[Any], zero: Decimal, parents: list[Call], depth: int
+    ) -> list[Call]:
         """Append a thread's requests and return them; the first follows one of ``parents``."""
         if depth > _DEPTH:
             raise TraceError(
                 f"{self._intake.source.path}: sub-agents are nested deeper than {_DEPTH}"
             )
-        thread: list[_Call] = []
-        agents: list[_Call] = []
+        thread: list[Call] = []
+        agents: list[Call] = []
         for entry in entries:
             if nested.inner(entry, "type") == "subagent":
                 inner = entry.get("requests")
@@ -128,23 +120,30 @@ class Sessions:
                 self._append(entry, zero, thread, parents)
             else:
                 self._rows.append({"after_request": -1, "t": shown(entry)})
-        self._wait_for_agents(thread, agents)
+        self._tie(thread, agents, parents)
         return thread
 
-    def _wait_for_agents(self, thread: list[_Call], agents: list[_Call]) -> None:
-        """Tie requests to a sub-agent's call where that was the last to end before them."""
-        calls = {call.index: call for call in thread}
-        for call in thread if agents else ():
-            before = calls.get(self._rows[call.index]["after_request"])
-            for agent in agents:
-                if agent.end is None or agent.end > call.start or agent.start >= call.start:
-                    continue
-                if before is not None and before.end is not None and agent.end > before.end:
-                    before = agent
-                    self._rows[call.index]["after_request"] = agent.index
+    def _tie(self, thread: list[Call], agents: list[Call], parents: list[Call]) -> None:
+        """Tie requests to all that had ended: of their thread and its sub-agents, else the parents.
+
+        Where the end of the call before is not known, or none had ended, that call stays the only
+        one.
+        """
+        ends = {call.index: call.end for call in (*thread, *parents)}
+        thread = sorted(thread, key=lambda call: call.start)
+        for place, call in enumerate(thread):
+            row = self._rows[call.index]
+            if row["after_request"] >= 0 and ends[row["after_request"]] is None:
+                continue
+            recent = thread[max(place - LOOK_BACK, 0) : place]
+            before = ended_before([*recent, *agents], call.start)
+            before = before or ended_before(parents[-LOOK_BACK:], call.start)
+            if before:
+                row["after_request"] = before[0].index
+                row["also_after"] = [other.index for other in before[1:]]
 
     def _append(
-        self, entry: dict[str, Any], zero: Decimal, thread: list[_Call], parents: list[_Call]
+        self, entry: dict[str, Any], zero: Decimal, thread: list[Call], parents: list[Call]
     ) -> None:
         row = {key: entry.get(key) for key in ("t", "in", "out", "hash_ids", "model")}
         start, took = _seconds(entry.get("t")), _seconds(entry.get("api_time"))
@@ -156,10 +155,10 @@ class Sessions:
             before = _latest(thread, start) or _latest(parents, start)
             self._derive_end(before, start, _seconds(entry.get("think_time")))
             row["after_request"] = -1 if before is None else before.index
-            thread.append(_Call(len(self._rows), start, end))
+            thread.append(Call(len(self._rows), start, end))
         self._rows.append(row)
 
-    def _derive_end(self, before: _Call | None, start: Decimal, thought: Decimal | None) -> None:
+    def _derive_end(self, before: Call | None, start: Decimal, thought: Decimal | None) -> None:
         """An end that is not recorded (streamed calls) follows from the next one's think time."""
         if before is not None and before.end is None and thought is not None:
             before.end = self._rows[before.index]["end"] = max(start - thought, before.start)
@@ -205,10 +204,10 @@ class Sessions:
             self._copies.append(f"{same} and {name}")
 
 
-def _latest(calls: list[_Call], start: Decimal) -> _Call | None:
+def _latest(calls: list[Call], start: Decimal) -> Call | None:
     """Return the last call that ended by then, or else the last that began before."""
     began = None
-    for call in reversed(calls[-_LOOK_BACK:]):
+    for call in reversed(calls[-LOOK_BACK:]):
         if call.start >= start:
             continue
         if call.end is None or call.end <= start:

@@ -5,9 +5,10 @@ they start. A ``subagent`` entry is a container whose own requests count from *i
 ``t`` is when it ended: it starts at ``t - duration_ms / 1000`` (without a duration: by the time
 that its own requests take). A request follows the last one of its
 thread that had ended, which is at ``t + api_time``, or where that is not recorded the next one's
-``think_time`` before it begins; if a call of its sub-agents ended later, but before it, it follows
-that one. Sub-agents use the parent's ids. An id stands for 64 tokens,
-``len(hash_ids) = floor(in / 64)``, and ids of different sessions are different blocks.
+``think_time`` before it begins. Where calls ran side by side (parallel ones, sub-agents) it follows
+all that had ended and that none of the others had waited for. Sub-agents use the parent's ids. An
+id stands for 64 tokens, ``len(hash_ids) = floor(in / 64)``, and ids of different sessions are
+different blocks.
 Source: callanjfox/kv-cache-tester (C. Fox, WEKA).
 """
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 _KEYS: Final = ("t", "in", "out", "hash_ids", "end", "session", "start_ns", "id_shift")
-_MORE: Final = ("turn", "after_request", "model")
+_MORE: Final = ("turn", "after_request", "also_after", "model")
 _DETECTED_BY: Final = frozenset({"id", "block_size", "hash_id_scope", "requests"})
 
 
@@ -92,7 +93,8 @@ def _add(batch: Batch, intake: Intake, block_tokens: int) -> None:
         "after_request": _numbers(batch, "after_request", -1),
     }
     ids.flat += np.repeat(_numbers(batch, "id_shift"), ids.lengths)
-    intake.add(batch, columns, ids)
+    also_after = [cell or () for cell in batch.columns.get("also_after", [()] * len(batch))]
+    intake.add(batch, columns, ids, Ragged.of_lists(also_after))
 
 
 def _numbers(batch: Batch, name: str, absent: int = 0) -> NDArray[np.int64]:

@@ -5,7 +5,8 @@ in ISO 8601), and OTLP's ``resourceSpans[].scopeSpans[].spans[]`` (attributes as
 ``startTimeUnixNano``), as one document or one a line. Token counts: ``gen_ai.usage.`` with
 ``input_tokens``/``output_tokens``, or the older ``prompt_tokens``/``completion_tokens``.
 Spans without any ``gen_ai.`` attribute are other work and are left out. The session is
-``gen_ai.conversation.id`` or the trace; a span follows its parent where that is a request, too.
+``gen_ai.conversation.id`` or the trace; a span follows its parent where that is a request, too, and
+otherwise all requests of its session that had ended when it began.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from kvsim.traces.readers import nested
 from kvsim.traces.readers.cells import texts, whole_numbers
+from kvsim.traces.readers.ended_before import RecentCalls
 from kvsim.traces.readers.otel_spans import spans_of
 from kvsim.traces.readers.timestamps import Stamps
 from kvsim.traces.trace import TraceError
@@ -60,14 +62,21 @@ class OtelReader:
             )
         stamps = Stamps()
         rows: dict[str, tuple[int, int]] = {}
+        recent = RecentCalls()
         for batch in nested.batches(spans, intake, (*_KEYS, *_MORE)):
-            _add(batch, intake, stamps, rows)
+            _add(batch, intake, stamps, rows, recent)
         return intake.trace(
             time_unit="timestamps (UTC)", time_column="start time", epoch="unix", by_completion=True
         )
 
 
-def _add(batch: Batch, intake: Intake, stamps: Stamps, rows: dict[str, tuple[int, int]]) -> None:
+def _add(
+    batch: Batch,
+    intake: Intake,
+    stamps: Stamps,
+    rows: dict[str, tuple[int, int]],
+    recent: RecentCalls,
+) -> None:
     nested.require(batch, (*_KEYS, *_MORE))
     for row, why in enumerate(batch.columns["failed"]):
         if why:
@@ -81,8 +90,10 @@ def _add(batch: Batch, intake: Intake, stamps: Stamps, rows: dict[str, tuple[int
         "session": texts(batch, "session"),
         "ids": texts(batch, "span_id"),
     }
-    columns["after_request"] = _parents(batch, intake, columns["ids"], arrival_ns, rows)
-    intake.add(batch, columns)
+    after = _parents(batch, intake, columns["ids"], arrival_ns, rows)
+    columns["after_request"] = after
+    others = recent.tie(batch, columns, intake.receipt.rows_read, told=after >= 0)
+    intake.add(batch, columns, also_after=others)
 
 
 def _times(batch: Batch, stamps: Stamps, exact: str, written: str) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from kvsim.traces.readers.cells import (
     texts,
     whole_numbers,
 )
+from kvsim.traces.readers.checks import optional_ids
 from kvsim.traces.readers.intake import DEFAULTS, IdForm
 from kvsim.traces.readers.text import CsvTable, JsonLines, parse_json
 from kvsim.traces.session_ids import separate_sessions
@@ -120,7 +121,9 @@ def add(batch: Batch, intake: Intake, metadata: Metadata) -> None:
         _check_max_tokens(batch, columns["max_tokens"], columns["output_tokens"])
     if "has_time" in columns:
         _check_has_time(batch, columns)
-    intake.add(batch, columns, _ids(batch, columns, intake.source.path, metadata))
+    ids = _ids(batch, columns, intake.source.path, metadata)
+    also_after = _also_after(batch, columns) if "also_after" in batch.columns else None
+    intake.add(batch, columns, ids, also_after)
 
 
 def finish(intake: Intake, metadata: Metadata) -> Trace:
@@ -173,6 +176,25 @@ def _check_has_time(batch: Batch, columns: Mapping[str, NDArray[Any]]) -> None:
             "has_time is 0, but after_request is not said; a turn without a time of its own "
             "follows an earlier request",
         )
+
+
+def _also_after(batch: Batch, columns: Mapping[str, NDArray[Any]]) -> Ragged:
+    """Read the lists of further predecessors; only a row that follows one has any."""
+    rows = optional_ids(batch, "also_after")
+    owners = np.repeat(np.arange(len(batch)), rows.lengths)
+    for at in np.flatnonzero(rows.flat < 0).tolist():
+        batch.reject_cell(
+            int(owners[at]), "also_after", "holds what is no row", int(rows.flat[at]), "rows from 0"
+        )
+    after = columns.get("after_request", np.full(len(batch), -1))
+    for row in np.flatnonzero((rows.lengths > 0) & (after < 0)).tolist():
+        batch.reject(
+            row,
+            "also_after is said and after_request is not",
+            "also_after names rows, but after_request none; it is for requests that follow several "
+            "answers: after_request is the one that ended last",
+        )
+    return rows
 
 
 def _check_max_tokens(

@@ -61,8 +61,9 @@ class ServeGenReader:
         limit = intake.wishes.limit
         if limit is None and expected > _MOST_REQUESTS:
             raise TraceError(
-                f"{source.path}: these clients send about {expected:,.0f} requests; take the first "
-                f"N of them with --limit N (at most {_MOST_REQUESTS:,} are drawn without)"
+                f"{source.path}: these clients send about {expected:,.0f} requests, and no more "
+                f"than {_MOST_REQUESTS:,} are drawn unasked: take the first million with "
+                "--limit 1000000"
             )
         intake.source = ClientFiles(source.path, files)
         for batch, columns in _windows(clients, intake.wishes.rngs[3], intake):

@@ -57,6 +57,9 @@ class ClientFiles(Source):
         return whole.hexdigest()
 
 
+_SHAPES: Final = {"Gamma": (1e-4, 1e6), "Weibull": (0.01, 1000.0)}
+
+
 @dataclass(slots=True)
 class Client:
     """Windows of arrivals by their start, and the data set as it stands in the file."""
@@ -153,10 +156,12 @@ def _windows(path: Path) -> dict[float, Window]:
             raise TraceError(f"{path}: line {number}: the next window does not start later")
         rate = _number(path, number, "rate", row[1])
         shape = _number(path, number, "shape", row[4])
-        if row[3] not in ("", "Gamma", "Weibull") or (row[3] and rate and not shape):
+        least, most = _SHAPES.get(row[3], (0.0, math.inf))
+        if row[3] not in ("", *_SHAPES) or (rate and not least <= shape <= most):
             raise TraceError(
                 f"{path}: line {number}: the law of gaps is {row[3]!r} with shape {row[4]}; "
-                "allowed are Gamma and Weibull with a shape above 0, and nothing"
+                "allowed are Gamma (shape from 0.0001 to 1000000), Weibull (from 0.01 to 1000) "
+                "and nothing"
             )
         if rate:
             windows[start] = Window(follows - start, rate, row[3], shape)

@@ -173,14 +173,29 @@ def parse_json(text: str | bytes) -> Any:
     Raises
     ------
     ValueError
-        The text is not JSON (nested beyond what Python can follow, too).
+        The text is not JSON (nested beyond what Python can follow, too), or an object has two
+        values under one key: which of them counts, nobody knows.
     """
     try:
-        return json.loads(text, parse_float=Decimal, parse_constant=str)
+        return _JSON.decode(text if isinstance(text, str) else text.decode())
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     except ArithmeticError as error:
         raise ValueError("it holds a number with an exponent beyond all bounds") from error
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {shown(twice)} occurs twice in one object")
+    return value
+
+
+_JSON: Final = json.JSONDecoder(
+    parse_float=Decimal, parse_constant=str, object_pairs_hook=_distinct
+)
 
 
 def _object(batch: Batch, row: int, line: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """TraceLab's rounds: one JSON line a round of a coding-agent session, with event times.
 
 A round arrives with its first timing event (message or tool result) and ends with its last;
-``input_tokens_total = prefix_tokens + newly_append_tokens``.
+``input_tokens_total = prefix_tokens + newly_append_tokens``. A round follows the one before it in
+its session; where rounds ran side by side, all that had ended when it began.
 Source: uw-syfi/TraceLab, ``round_trace.jsonl``.
 """
 
@@ -15,6 +16,7 @@ from kvsim.traces.readers import nested
 from kvsim.traces.readers.batch import shown
 from kvsim.traces.readers.cells import texts, whole_numbers
 from kvsim.traces.readers.checks import check_total
+from kvsim.traces.readers.ended_before import RecentCalls
 from kvsim.traces.readers.intake import IdForm
 from kvsim.traces.readers.prefix_chains import BLOCK_TOKENS, NOTE, PrefixChains
 from kvsim.traces.readers.sessions import SessionLinks
@@ -49,9 +51,10 @@ class TraceLabRoundsReader:
     def read(self, source: Source, intake: Intake) -> Trace:
         """Read it; the first round arrives at zero."""
         stamps, links, chains = Stamps(), SessionLinks(), PrefixChains()
+        recent = RecentCalls()
         for batch in nested.batches(_rounds(source), intake, _KEYS):
             nested.require(batch, _KEYS)
-            _add(batch, intake, stamps, links, chains)
+            _add(batch, intake, stamps, links, chains, recent)
         intake.receipt.notes.append(NOTE)
         return intake.trace(
             time_unit=stamps.unit,
@@ -75,7 +78,12 @@ def _rounds(source: Source) -> Iterator[nested.Numbered]:
 
 
 def _add(
-    batch: Batch, intake: Intake, stamps: Stamps, links: SessionLinks, chains: PrefixChains
+    batch: Batch,
+    intake: Intake,
+    stamps: Stamps,
+    links: SessionLinks,
+    chains: PrefixChains,
+    recent: RecentCalls,
 ) -> None:
     session = texts(batch, "session_id")
     for row in [row for row, name in enumerate(session.tolist()) if not name]:
@@ -87,17 +95,19 @@ def _add(
     output_tokens = intake.output_tokens(batch, "output_tokens")
     arrival_ns = stamps.read_ns(batch, "first event")
     end_ns = stamps.read_ns(batch, "last event")
+    end_ns = np.where(end_ns > arrival_ns, end_ns, -1)
     link = links.link(batch, session, arrival_ns, intake.receipt.rows_read)
     total = prompt_tokens + output_tokens
     ids = chains.ids(batch, session, prefix_tokens, total)
     columns: dict[str, NDArray[Any]] = {
         "ids": texts(batch, "round_id"),
         "arrival_ns": link.arrival_ns,
-        "end_ns": np.where(end_ns > arrival_ns, end_ns, -1),
+        "end_ns": end_ns,
         "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens,
         "session": session,
         "turn": link.turn,
         "after_request": link.after_request,
     }
-    intake.add(batch, columns, ids)
+    also_after = recent.tie(batch, columns, intake.receipt.rows_read)
+    intake.add(batch, columns, ids, also_after)

@@ -44,6 +44,14 @@ class Placement(Protocol):
         """Tokens of the run at ``address``, rounded up."""
         ...
 
+    def room_at(self, address: int) -> int:
+        """Most tokens that the run at ``address`` could hold where it is."""
+        ...
+
+    def extend(self, address: int, num_tokens: int) -> None:
+        """Let the run at ``address`` hold ``num_tokens``, at most ``room_at`` of them, in place."""
+        ...
+
     def largest_hole(self) -> int:
         """Tokens of the largest run that could be taken now."""
         ...

@@ -69,6 +69,23 @@ class Buddy:
         """Tokens of a run."""
         return 1 << self._runs[address]
 
+    def room_at(self, address: int) -> int:
+        """The run and the free buddies above it; O(orders x log holes)."""
+        order = self._runs[address]
+        while not address >> order & 1 and self._is_hole(order, address + (1 << order)):
+            order += 1
+        return 1 << order
+
+    def extend(self, address: int, num_tokens: int) -> None:
+        """Join the run with free buddies above it until it is large enough; O(orders + holes)."""
+        assert num_tokens <= self.room_at(address), f"no room above the run at {address}"
+        order = self._runs[address]
+        while 1 << order < num_tokens:
+            self._take_hole(order, address + (1 << order))
+            self._num_free -= 1 << order
+            order += 1
+        self._runs[address] = order
+
     def largest_hole(self) -> int:
         """The largest power of two that is free in one piece."""
         for order in reversed(range(len(self._holes))):
@@ -76,13 +93,17 @@ class Buddy:
                 return 1 << order
         return 0
 
-    def _take_hole(self, order: int, address: int) -> bool:
-        """Take out one hole if it is there."""
+    def _is_hole(self, order: int, address: int) -> bool:
         holes = self._holes[order]
         place = bisect_left(holes, address)
-        if place == len(holes) or holes[place] != address:
+        return place < len(holes) and holes[place] == address
+
+    def _take_hole(self, order: int, address: int) -> bool:
+        """Take out one hole if it is there."""
+        if not self._is_hole(order, address):
             return False
-        del holes[place]
+        holes = self._holes[order]
+        del holes[bisect_left(holes, address)]
         return True
 
     def check_invariants(self) -> None:

@@ -1,4 +1,4 @@
-"""Holes of exact size in order of address, for first fit and best fit.
+"""Runs of exactly the size that was asked for, and the holes between them: the fits.
 
 address   0      40        70  80      100
           [taken][  hole  ][t.][ hole  ]      no two holes touch
@@ -6,48 +6,45 @@ address   0      40        70  80      100
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.placement.base import check_tiles
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
+class FreeRuns(ABC):
+    """A placement without round-up; which hole a run goes to is the fit's (a subclass's) choice.
 
-class FreeRuns:
-    """Runs and holes of one pool; each token is in exactly one, and no two holes touch."""
+    Each token is in exactly one run or hole, and no two holes touch.
+    """
+
+    name: str
 
     def __init__(self, num_tokens: int) -> None:
         self._num_tokens = self.num_free = num_tokens
         self._starts = [0] if num_tokens else []  # of holes, sorted
         self._holes = {0: num_tokens} if num_tokens else {}
-        self.runs: dict[int, int] = {}
+        self._runs: dict[int, int] = {}
 
-    def holes(self) -> Iterator[tuple[int, int]]:
-        """``(address, tokens)`` of each hole, lowest first."""
-        return ((start, self._holes[start]) for start in self._starts)
+    @abstractmethod
+    def _hole_for(self, num_tokens: int) -> int | None:
+        """Address of the hole that a run goes to, of those that hold it."""
 
-    def largest(self) -> int:
-        """Tokens of the largest hole; O(holes)."""
-        return max(self._holes.values(), default=0)
+    def rounded(self, num_tokens: int) -> int:
+        """Exactly what was asked for."""
+        assert num_tokens > 0, "a run holds at least one token"
+        return num_tokens
 
-    def take(self, address: int, num_tokens: int) -> None:
-        """Take a run from the front of the hole at ``address``; O(holes)."""
-        length = self._holes.pop(address)
-        assert num_tokens <= length, f"the hole at {address} has {length} tokens only"
-        place = bisect_left(self._starts, address)
-        if length == num_tokens:
-            del self._starts[place]
-        else:
-            self._starts[place] = address + num_tokens
-            self._holes[address + num_tokens] = length - num_tokens
-        self.runs[address] = num_tokens
-        self.num_free -= num_tokens
+    def alloc(self, num_tokens: int) -> int | None:
+        """Take the front of a hole; O(holes)."""
+        address = self._hole_for(self.rounded(num_tokens))
+        if address is not None:
+            self._take(address, num_tokens)
+        return address
 
-    def give(self, address: int) -> None:
+    def free(self, address: int) -> None:
         """Make a run a hole, joined with those it touches; O(holes)."""
-        length = self.runs.pop(address)
+        length = self._runs.pop(address)
         self.num_free += length
         place = bisect_left(self._starts, address)
         if place < len(self._starts) and self._starts[place] == address + length:
@@ -60,9 +57,59 @@ class FreeRuns:
         insort(self._starts, address)
         self._holes[address] = length
 
+    def size_of(self, address: int) -> int:
+        """Tokens of a run."""
+        return self._runs[address]
+
+    def largest_hole(self) -> int:
+        """Tokens of the largest hole; O(holes)."""
+        return max(self._holes.values(), default=0)
+
+    def room_at(self, address: int) -> int:
+        """The run and the hole behind it."""
+        length = self._runs[address]
+        return length + self._holes.get(address + length, 0)
+
+    def extend(self, address: int, num_tokens: int) -> None:
+        """Take the front of the hole behind the run; O(holes)."""
+        assert num_tokens <= self.room_at(address), f"no room behind the run at {address}"
+        length = self._runs[address]
+        if num_tokens > length:
+            self._take(address + length, num_tokens - length)
+            self._runs[address] += self._runs.pop(address + length)
+
+    def slide(self, num_tokens: int) -> list[tuple[int, int]]:
+        """Make a hole of ``num_tokens``, all of which are free in sum: slide runs down.
+
+        The run behind the lowest hole goes to that hole's front, and so on until the lowest hole
+        is large enough. Returns ``(from, to)`` of each run, in this order; O(runs x holes).
+        """
+        assert num_tokens <= self.num_free, "sliding makes no room"
+        moves = []
+        while self._holes[self._starts[0]] < num_tokens:
+            hole = self._starts[0]
+            address = hole + self._holes[hole]
+            length = self._runs[address]
+            self.free(address)
+            self._take(hole, length)
+            moves.append((address, hole))
+        return moves
+
+    def _take(self, address: int, num_tokens: int) -> None:
+        """Make the front of the hole at ``address`` a run."""
+        length = self._holes.pop(address)
+        place = bisect_left(self._starts, address)
+        if length == num_tokens:
+            del self._starts[place]
+        else:
+            self._starts[place] = address + num_tokens
+            self._holes[address + num_tokens] = length - num_tokens
+        self._runs[address] = num_tokens
+        self.num_free -= num_tokens
+
     def check_invariants(self) -> None:
         """Verify tiles, order and joins."""
-        check_tiles(self.runs, self._holes, self._num_tokens)
+        check_tiles(self._runs, self._holes, self._num_tokens)
         assert sum(self._holes.values()) == self.num_free, "free count is off"
         assert self._starts == sorted(self._holes), "holes are out of order"
         for start, length in self._holes.items():

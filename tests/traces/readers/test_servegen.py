@@ -86,10 +86,12 @@ def test_other_tables_are_one_sentence(text: object) -> None:
     [
         ("chunk-0-trace.csv", "Gamma,1.0", "Pareto,1.0", "line 2: the law of gaps is 'Pareto'"),
         ("chunk-0-trace.csv", "Gamma,1.0", "Gamma,0", "with shape 0"),
+        ("chunk-0-trace.csv", "Gamma,1.0", "Gamma,1e-300", "with shape 1e-300"),
+        ("chunk-0-trace.csv", "Gamma,1.0", "Weibull,1e-9", "with shape 1e-9; .*from 0.01 to"),
         ("chunk-0-trace.csv", "0.5,1.0", "fast,1.0", "line 2: rate is 'fast'"),
         ("chunk-0-trace.csv", "1200,0.25", "600,0.25", "line 2: the next window does not start"),
         ("chunk-0-trace.csv", ",2.7", "", "the row has 5 fields"),
-        ("chunk-0-trace.csv", "0.5,1.0", "9e7,1.0", "about 54,0.* requests; .*--limit N"),
+        ("chunk-0-trace.csv", "0.5,1.0", "9e7,1.0", "about 54,0.* requests, .*--limit 1000000"),
         ("chunk-0-dataset.json", "{16: 0.25, 32: 0.75}", "{}", "no window has a distribution"),
     ],
 )

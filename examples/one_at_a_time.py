@@ -1,0 +1,35 @@
+"""A batching policy of one's own: no batching at all, each request runs alone to its end.
+
+kvsim simulate TRACE --set batching.policy=examples.one_at_a_time:OneAtATime
+"""
+
+from kvsim.policies.batching import Admission, Item, ScheduledStep
+
+
+class OneAtATime:
+    """The baseline that shows what batching gains."""
+
+    name = "one-at-a-time"
+
+    def __init__(self, context):
+        self._budget = context.config.max_num_batched_tokens
+
+    def compose(self, state):
+        step = ScheduledStep()
+        if state.running:
+            sequence = state.running[0]
+            all_known = sequence.known + sequence.owed
+            tokens = min(all_known - sequence.computed, self._budget)
+            last = sequence.owed and all_known >= sequence.prompt_tokens + sequence.max_tokens
+            if tokens and not last and state.allocator.grow(sequence, tokens):
+                step.items.append(Item(sequence, tokens, sequence.computed))
+        elif len(state.waiting):
+            sequence = state.waiting.pop()
+            hit = state.allocator.find_hit(sequence)
+            tokens = min(sequence.known - hit.tokens, self._budget)
+            state.allocator.admit(sequence, hit, tokens)
+            state.running.append(sequence)
+            step.admitted.append(Admission(sequence, hit.tokens, False))
+            step.items.append(Item(sequence, tokens, hit.tokens))
+        step.waits_for = "seats" if len(state.waiting) else None
+        return step

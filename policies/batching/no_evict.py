@@ -1,0 +1,63 @@
+"""In-flight batching that never preempts (TensorRT-LLM, ``GUARANTEED_NO_EVICT``).
+
+Read from TensorRT-LLM's ``GuaranteedNoEvictScheduler`` (batch_manager/capacityScheduler.cpp) and
+``MicroBatchScheduler`` (microBatchScheduler.cpp), its default pair. A sequence enters when the free
+blocks cover ``prompt + max_new_tokens`` of it beside what all running ones may still need to their
+longest end; the first one that does not fit ends the scan. Then the step is filled up to
+``max_num_tokens``: generation first, then contexts, oldest first. A chunk that does not end its
+prompt is cut to whole blocks; without chunks a prompt waits until it fits the budget.
+
+Not modelled: with block reuse the engine holds back a prompt whose next block another prompt is
+just computing; here it enters and hits what is there. A context takes its blocks chunk by chunk,
+not all with its first chunk, which changes what is shown as free but not who enters.
+
+``MAX_UTILIZATION``, the engine's other policy, admits as long as the next step fits and pauses the
+youngest when it does not: that is ``mixed-running-first``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsim.policies.batching.base import Item
+from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
+from kvsim.policies.batching.promises import fits_to_its_end
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import Hit
+    from kvsim.policies.batching.base import ScheduledStep, SchedulerState
+    from kvsim.policies.sequence import Sequence
+
+
+class NoEvict(MixedRunningFirst):
+    """See the module docstring; holds nothing between calls."""
+
+    name = "no-evict"
+
+    def _serve_running(
+        self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
+    ) -> int:
+        by_phase = sorted(state.running, key=lambda one: one.computed < one.prompt_tokens)
+        for sequence in by_phase:
+            tokens = self._cut(state, self._wanted(state, sequence), min(cap, budget))
+            if tokens <= 0:
+                continue
+            has_room = state.allocator.grow(sequence, tokens)
+            assert has_room, f"{sequence} lacks blocks that it was promised"
+            step.items.append(Item(sequence, tokens, sequence.computed))
+            budget -= tokens
+        return budget
+
+    def _cut(self, state: SchedulerState, wanted: int, limit: int) -> int:
+        """All of ``wanted`` tokens, or as many whole blocks as the limit holds."""
+        if wanted <= limit:
+            return wanted
+        return limit // state.config.block_size * state.config.block_size
+
+    def _refusal(
+        self, state: SchedulerState, sequence: Sequence, hit: Hit, tokens: int
+    ) -> str | None:
+        why = super()._refusal(state, sequence, hit, tokens)
+        if why is None and not fits_to_its_end(state, sequence, hit):
+            return "admission rule"
+        return why

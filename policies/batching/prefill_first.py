@@ -1,0 +1,116 @@
+"""A step is prefill or decode, and prefill goes first (vLLM's engine v0).
+
+Read from vLLM 0.8.5 (core/scheduler.py ``_schedule_default``, core/block_manager.py), chunked
+prefill off. If any prompt can enter, the step is the whole prompts that do; else every running
+sequence decodes.
+
+Admission, head of the queue only, while seats and ``max_num_batched_tokens`` last: the blocks of
+the whole prompt, *hits not deducted*, must leave ``watermark`` of all blocks free, whether anything
+runs or not. A prompt for which even the empty pool would not is dropped.
+
+Decode: a running sequence needs a free block even where its last one has room (the engine counts
+the block that it touches); where there is none the victim goes, its blocks too, and returns to the
+front of the queue, or to the host. Who is on the host comes back behind a decode that preempted
+nobody, under the same watermark; while anybody is there no prompt enters.
+
+:class:`~kvsim.policies.batching.new_token_ratio.NewTokenRatio` has the same frame with SGLang's
+rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsim.policies.batching.base import Dropped, ScheduledStep
+from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
+from kvsim.policies.batching.swapping import bring_back
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import Hit
+    from kvsim.policies.batching.base import SchedulerState
+    from kvsim.policies.sequence import Sequence
+
+
+class PrefillFirst(MixedRunningFirst):
+    """See the module docstring; holds nothing between calls."""
+
+    name = "prefill-first"
+
+    def compose(self, state: SchedulerState) -> ScheduledStep:
+        """A prefill of those that may enter, else a decode of all."""
+        step = ScheduledStep()
+        if not state.swapped:
+            self._prefill(state, step)
+        if not step.items:
+            self._decode(state, step)
+            if step.preempted:
+                step.waits_for = "blocks"
+            elif state.swapped:
+                self._bring_back(state, step)
+        return step
+
+    def _bring_back(self, state: SchedulerState, step: ScheduledStep) -> None:
+        """Let those on the host decode again; nobody new enters in such a step."""
+        budget = state.config.max_num_batched_tokens - step.num_tokens
+        bring_back(state, step, lambda _: 1, budget, idle_too=True)
+        if step.waits_for is None and len(state.waiting):
+            step.waits_for = "admission rule"
+
+    def _prefill(self, state: SchedulerState, step: ScheduledStep) -> None:
+        """Admit whole prompts."""
+        budget = state.config.max_num_batched_tokens
+        while len(state.waiting):
+            if self._drop_head(state, step):
+                continue
+            if len(state.running) >= state.config.max_num_seqs:
+                step.waits_for = "seats"
+                return
+            sequence = state.waiting.head()
+            hit = state.allocator.find_hit(sequence)
+            tokens = sequence.known - hit.tokens
+            if tokens > budget:
+                step.waits_for = "budget"
+                return
+            step.waits_for = self._refusal(state, sequence, hit, tokens)
+            if step.waits_for is not None:
+                return
+            self._admit(state, step, hit, tokens)
+            budget -= tokens
+        step.waits_for = None
+
+    def _decode(self, state: SchedulerState, step: ScheduledStep) -> None:
+        """One token for everybody who runs, in order of admission."""
+        self._serve_running(state, step, 1, state.config.max_num_seqs)
+
+    def _refusal(
+        self, state: SchedulerState, sequence: Sequence, hit: Hit, tokens: int
+    ) -> str | None:
+        spare = state.allocator.num_spare
+        wanted = self._blocks_of(state, sequence)
+        if wanted > spare:
+            return "blocks"
+        return "admission rule" if spare - wanted < self._kept_free(state) else None
+
+    def _grow(self, state: SchedulerState, sequence: Sequence, tokens: int) -> bool:
+        return state.allocator.num_spare > 0 and state.allocator.grow(sequence, tokens)
+
+    def _drop_head(self, state: SchedulerState, step: ScheduledStep) -> bool:
+        """Drop the head of the queue if it can never enter."""
+        sequence = state.waiting.head()
+        wanted, usable = self._blocks_of(state, sequence), state.config.usable_blocks
+        kept = self._kept_free(state)
+        if usable - wanted >= kept:
+            return False
+        reason = (
+            f"needs {wanted:,} blocks, of {usable:,} the watermark keeps {kept:,} free for good"
+        )
+        step.dropped.append(Dropped(state.waiting.pop(), reason))
+        return True
+
+    def _blocks_of(self, state: SchedulerState, sequence: Sequence) -> int:
+        """Blocks of all known tokens."""
+        return -(-sequence.known // state.config.block_size)
+
+    def _kept_free(self, state: SchedulerState) -> int:
+        """Blocks that no prompt may take."""
+        return int(state.config.watermark * state.config.num_gpu_blocks)

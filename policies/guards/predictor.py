@@ -1,0 +1,39 @@
+"""Rules of length predictors: a whole number, above what is sampled already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsim.policies.guards.guard import Guard
+
+if TYPE_CHECKING:
+    from kvsim.policies.context import PolicyContext
+    from kvsim.policies.predictor.base import LengthPredictor
+    from kvsim.policies.sequence import Sequence
+
+
+class GuardedPredictor(Guard["LengthPredictor"]):
+    """A predictor whose guesses are checked."""
+
+    kind = "predictor"
+
+    def __init__(self, name: str, policy: LengthPredictor, context: PolicyContext) -> None:
+        super().__init__(name, policy, context)
+        self.name = name
+        self.uses_oracle = bool(getattr(policy, "uses_oracle", False))
+        self.predicts = bool(getattr(policy, "predicts", True))
+
+    def output_tokens(self, sequence: Sequence) -> int:
+        """Tokens expected in all."""
+        guess = self.call("output_tokens", sequence)
+        sampled = sequence.known - sequence.prompt_tokens
+        if not isinstance(guess, int) or guess <= sampled:
+            raise self.broken(
+                f"output_tokens gave {guess!r} for {sequence}, which has {sampled} already; "
+                "expected a larger whole number"
+            )
+        return guess
+
+    def finished(self, sequence: Sequence) -> None:
+        """An answer ended."""
+        self.call("finished", sequence)

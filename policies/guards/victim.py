@@ -1,0 +1,33 @@
+"""The rule of victims: whoever is named runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kvsim.policies.guards.guard import BrokenRuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as SequenceOf
+
+    from kvsim.policies.batching.base import SchedulerState
+    from kvsim.policies.preemption.victims import Victim
+    from kvsim.policies.sequence import Sequence
+
+
+def guarded_victim(name: str, victim: object) -> Victim:
+    """A stranger's function, whose answer is checked."""
+    function = cast("Victim", victim)
+
+    def checked(running: SequenceOf[Sequence], state: SchedulerState) -> Sequence:
+        try:
+            chosen = function(running, state)
+        except Exception as error:
+            what = f"it raised {type(error).__name__}: {error}"
+            raise BrokenRuleError(f"victim policy {name!r} broke a rule: {what}") from error
+        if not any(sequence is chosen for sequence in running):
+            raise BrokenRuleError(
+                f"victim policy {name!r} broke a rule: it named {chosen!r}, which does not run"
+            )
+        return chosen
+
+    return checked

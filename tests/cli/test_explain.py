@@ -1,0 +1,94 @@
+"""``kvsim explain``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvsim.cli.main import main
+from kvsim.traces import bundled_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TRACE = str(bundled_path("chat-2k"))
+TIGHT = ["--limit", "150", "--rate-scale", "30", "--kv-memory", "1GiB", "--max-model-len", "8192"]
+
+
+def simulated(folder: Path, *options: str) -> dict[str, Any]:
+    assert main(["simulate", TRACE, *TIGHT, "--out", str(folder), "--json", *options]) == 0
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary
+
+
+def explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["explain", str(folder), "--json"]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--set", "engine.enable_prefix_caching=false"),
+        ("--scenario", "sglang-0.5"),
+        ("--set", "queue.policy=longest-prefix-match", "--arrivals", "closed"),
+    ],
+)
+def test_parts_add_up_to_what_the_summary_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    summary = simulated(tmp_path / "run", *options)
+    found = explained(tmp_path / "run", capsys)
+    hits = found["hits"]
+    assert sum(hits["parts"].values()) == hits["prompt_tokens"]
+    assert hits["prompt_tokens"] == summary["cache"]["prompt_tokens"]
+    assert hits["parts"]["hit"] == summary["cache"]["hit_tokens"]
+    ttft = found["ttft"]["all"]
+    assert ttft["requests"] == 150
+    assert sum(ttft["mean_parts_s"].values()) == pytest.approx(summary["latency"]["ttft_s"]["mean"])
+    slowest = found["ttft"]["slowest"]
+    assert slowest["requests"] == 1
+    longest = summary["latency"]["ttft_s"]["max"]
+    assert sum(slowest["mean_parts_s"].values()) == pytest.approx(longest)
+
+
+def test_the_tables_fit_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    simulated(tmp_path / "run")
+    capsys.readouterr()
+    assert main(["explain", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("sum") for line in lines) == 2
+
+
+def test_what_cannot_be_explained_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated(tmp_path / "run")
+    manifest_path = tmp_path / "run" / "manifest.json"
+    manifest = json.loads(manifest_path.read_text())
+
+    def error(**changes: Any) -> str:
+        manifest_path.write_text(json.dumps(manifest | changes))
+        capsys.readouterr()
+        assert main(["explain", str(tmp_path / "run")]) == 2
+        return capsys.readouterr().err
+
+    trace = manifest["trace"]
+    source = trace["source"]
+    gone = trace | {"source": source | {"path": "gone.jsonl"}}
+    assert "gone.jsonl, the trace of" in error(trace=gone)
+    assert "its sha256 is" in error(trace=trace | {"sha256": "0" * 64})
+    assert "does not say how its trace was read" in error(trace=trace | {"source": None})
+    assert "was stopped by Ctrl-C" in error(partial=True)
+    assert "is not a manifest of schema" in error(schema="other/1")
+    manifest_path.write_text("{")
+    assert main(["explain", str(tmp_path / "run")]) == 2
+    assert "is not the manifest of a run" in capsys.readouterr().err
+    assert main(["explain", str(tmp_path)]) == 2
+    assert "it has no manifest.json; kvsim simulate writes one" in capsys.readouterr().err

@@ -1,0 +1,226 @@
+"""Policies of one's own that break a rule are stopped, with their name and the rule."""
+
+from __future__ import annotations
+
+import re
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvsim.policies.allocators import PagedAllocator
+from kvsim.policies.allocators.base import Hit, Usage
+from kvsim.policies.batching import Item, MixedRunningFirst, ScheduledStep, SchedulerState
+from kvsim.policies.eviction import KeyedOrder
+from kvsim.policies.queue_order import FCFS
+from kvsim.sim.policy_check import check_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kvsim.policies.context import PolicyContext
+    from kvsim.policies.eviction.base import Entry
+    from kvsim.policies.sequence import Sequence
+
+
+class Forgetful(FCFS):
+    """Loses who is preempted, or comes third."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__()
+        self._count = 0
+
+    def push(self, sequence: Sequence) -> None:
+        self._count += 1
+        if self._count != 3:
+            super().push(sequence)
+
+
+class Inconstant(FCFS):
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__()
+
+    def pop(self) -> Sequence:
+        return self._queue.pop()
+
+
+class Bare(FCFS):
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class Crashing(MixedRunningFirst):
+    def __init__(self, context: PolicyContext) -> None:
+        self._num_calls = 0
+
+    def compose(self, state: SchedulerState) -> ScheduledStep:
+        self._num_calls += 1
+        return super().compose(state) if 10 // (5 - self._num_calls) else ScheduledStep()
+
+
+class Changed(MixedRunningFirst):
+    """Steps of vLLM, changed afterwards."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        self.context = context
+
+    def compose(self, state: SchedulerState) -> ScheduledStep:
+        step = super().compose(state)
+        if step.items:
+            self.change(state, step)
+        return step
+
+    def change(self, state: SchedulerState, step: ScheduledStep) -> None:
+        raise NotImplementedError
+
+
+class Generous(Changed):
+    def change(self, state: SchedulerState, step: ScheduledStep) -> None:
+        sequence, num_tokens, past = step.items[0]
+        step.items[0] = Item(sequence, num_tokens + 1000, past)
+
+
+class Skipping(Changed):
+    def change(self, state: SchedulerState, step: ScheduledStep) -> None:
+        sequence, num_tokens, past = step.items[-1]
+        step.items[-1] = Item(sequence, num_tokens, past + 1)
+
+
+class Doubling(Changed):
+    def change(self, state: SchedulerState, step: ScheduledStep) -> None:
+        step.items.append(step.items[0])
+
+
+class Dropping(Changed):
+    def change(self, state: SchedulerState, step: ScheduledStep) -> None:
+        state.running.pop()
+
+
+class Standing(Changed):
+    """Lets more run than there are seats for, without memory."""
+
+    def change(self, state: SchedulerState, step: ScheduledStep) -> None:
+        while len(state.waiting):
+            state.running.append(state.waiting.pop())
+
+
+class Boastful(PagedAllocator):
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context.config)
+
+    def find_hit(self, sequence: Sequence) -> Hit:
+        return Hit(sequence.known, ((),) * len(self.groups), 0)  # type: ignore[arg-type]
+
+
+class Leaking(PagedAllocator):
+    """Forgets to count what it gave away once."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context.config)
+        self._num_lost = 0
+
+    def release(self, sequence: Sequence) -> None:
+        super().release(sequence)
+        self._num_lost += self._block_size
+
+    def usage(self, running: Iterable[Sequence]) -> Usage:
+        usage = super().usage(running)
+        return usage._replace(blank=usage.blank - self._num_lost)
+
+
+class Keeping(PagedAllocator):
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context.config)
+
+    def release(self, sequence: Sequence) -> None:
+        """Keep it all."""
+
+
+class Mumbling(PagedAllocator):
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context.config)
+
+    def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
+        return "no" if sequence.index else None
+
+
+def no_tuple(entry: Entry) -> Any:
+    return entry.last_access
+
+
+def crashing_key(entry: Entry) -> Any:
+    return (1 // (entry.num_hits - 1),)
+
+
+def nobody(running: list[Sequence], state: SchedulerState) -> Any:
+    return None
+
+
+class Grabbing(KeyedOrder[Any]):
+    """Its victim is the block that came in last, whoever holds it."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(lambda entry: (entry.last_access,))
+        self._last: Any = None
+
+    def inserted(self, entry: Any) -> None:
+        self._last = entry
+
+    def victim(self) -> Any:
+        return self._last
+
+
+class Guessing:
+    predicts = True
+
+    def __init__(self, context: PolicyContext) -> None:
+        pass
+
+    def output_tokens(self, sequence: Sequence) -> Any:
+        return 3
+
+    def finished(self, sequence: Sequence) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def this_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This file under a name that a scenario can give."""
+    module = ModuleType("zoo")
+    vars(module).update(globals())
+    monkeypatch.setitem(sys.modules, "zoo", module)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "rule"),
+    [
+        ("queue", "Forgetful", "after push it holds 2 sequences, 3 wait"),
+        ("queue", "Inconstant", "pop gave <r.*>, head had shown <r"),
+        ("queue", "Bare", "it is called with one PolicyContext and raised TypeError"),
+        ("batching", "Crashing", "compose raised ZeroDivisionError"),
+        ("batching", "Generous", r"gets 1\d\d\d tokens of \d+ it has"),
+        ("batching", "Skipping", r"goes on at \d+, not \d+"),
+        ("batching", "Doubling", "gets tokens twice in one step"),
+        ("batching", "Dropping", r"of \d+ sequences that ran or waited, \d+ are left"),
+        ("batching", "Standing", r"\d+ sequences run on \d+ seats"),
+        ("allocator", "Boastful", r"find_hit gave \d+ tokens for .*; the last known one is comp"),
+        ("allocator", "Leaking", "memory is lost, or counted twice"),
+        (
+            "allocator",
+            "Keeping",
+            r"after finish owners gave \[0, 1, 2\]; \[1, 2\] own memory",
+        ),
+        ("eviction", "no_tuple", r"it gave \d+; expected a tuple that sorts"),
+        ("eviction", "crashing_key", "it raised ZeroDivisionError"),
+        ("eviction", "Grabbing", r"victim gave <block .*, which may not go; \d+ entries may"),
+        ("victim", "nobody", "it named None, which does not run"),
+        ("predictor", "Guessing", r"output_tokens gave 3 for .*, which has [3-9] already"),
+        ("allocator", "Mumbling", "refusal gave 'no'; expected 'blocks'"),
+    ],
+)
+def test_a_broken_rule_stops_the_run_with_name_and_rule(kind: str, name: str, rule: str) -> None:
+    faults = [one.fault for one in check_policy(kind, f"zoo:{name}", num_runs=25) if one.fault]
+    assert faults, "nothing was found"
+    assert re.search(rule, faults[0]), faults[0]
+    assert f"'zoo:{name}'" in faults[0]
