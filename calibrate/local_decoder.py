@@ -24,7 +24,31 @@ if TYPE_CHECKING:
 PS_PER_NS = 1000
 
 
-class LocalDecoder:
+class StepDurations:
+    """Listens to how long steps last: ``durations_ps``, one a step."""
+
+    def __init__(self) -> None:
+        self.durations_ps: list[int] = []
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        """Note the step."""
+        self.durations_ps.append(flight.end_ps - flight.start_ps)
+
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """Nothing to note."""
+
+    def applied(
+        self,
+        stepper: Stepper,
+        flight: Flight,
+        finished: list[int],
+        late: list[int],
+        dropped: list[int],
+    ) -> None:
+        """Nothing to note: results are those of the step that was called."""
+
+
+class LocalDecoder(StepDurations):
     """Runs every step; greedy, so the same texts come out however the steps are cut.
 
     ``texts``: per request its prompt and what was sampled so far. ``durations_ps`` and
@@ -39,11 +63,11 @@ class LocalDecoder:
         synchronize: Callable[[], object] = int,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
+        super().__init__()
         self._decoder = decoder
         self.texts = list(prompts)
         self._synchronize = synchronize
         self._clock_ns = clock_ns
-        self.durations_ps: list[int] = []
         self.expected_ps: list[int] = []
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
@@ -52,18 +76,8 @@ class LocalDecoder:
             "the results of a step are needed before the next call"
         )
         self.expected_ps.append(flight.end_ps - flight.start_ps)
-        self.durations_ps.append(self._run(stepper, flight.items))
-        flight.end_ps = flight.start_ps + self.durations_ps[-1]
-
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        """Nothing to do: the tokens were taken when the step ran."""
+        flight.end_ps = flight.start_ps + self._run(stepper, flight.items)
+        super().called(stepper, flight)
 
     def _run(self, stepper: Stepper, items: list[FlightItem]) -> int:
         """Duration of the step in ps; sampled tokens go to the texts."""

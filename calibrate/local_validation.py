@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.calibrate.local_decoder import LocalDecoder
+from kvsim.calibrate.local_decoder import LocalDecoder, StepDurations
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.driver import run
 from kvsim.sim.recorder import FINISHED
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kvsim.kernels.decoder import Decoder
     from kvsim.sim.cost import StepCost
     from kvsim.sim.recorder import Recorder
-    from kvsim.sim.stepper import Flight, Stepper
 
 PS_PER_S: Final = 10**12
 
@@ -40,12 +39,12 @@ class LocalTrace:
     ``pool_share`` of what all of them need at the end.
     """
 
-    num_requests: int = 24
-    prompt_tokens: tuple[int, int] = (64, 384)
-    output_tokens: tuple[int, int] = (16, 48)
-    span_s: float = 4.0
-    max_num_batched_tokens: int = 256
-    max_num_seqs: int = 12
+    num_requests: int = 12
+    prompt_tokens: tuple[int, int] = (48, 192)
+    output_tokens: tuple[int, int] = (8, 24)
+    span_s: float = 2.0
+    max_num_batched_tokens: int = 128
+    max_num_seqs: int = 8
     pool_share: float = 0.25
     block_size: int = 16
     seed: int = 0
@@ -155,7 +154,7 @@ def validate_local(
     _warm_up(decoder, prompts[0])
     listener = LocalDecoder(decoder, prompts, synchronize=synchronizer(decoder.device))
     real = run(trace, config, cost, max_tokens=trace.output_tokens, listener=listener).recorder
-    simulated_steps = _Durations()
+    simulated_steps = StepDurations()
     simulated = run(
         trace, config, cost, max_tokens=trace.output_tokens, listener=simulated_steps
     ).recorder
@@ -168,26 +167,6 @@ def validate_local(
         expected_ps=tuple(listener.expected_ps),
         num_outside=simulated.num_steps_outside,
     )
-
-
-class _Durations:
-    """Listens to how long simulated steps last."""
-
-    def __init__(self) -> None:
-        self.durations_ps: list[int] = []
-
-    def called(self, stepper: Stepper, flight: Flight) -> None:
-        self.durations_ps.append(flight.end_ps - flight.start_ps)
-
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        pass
 
 
 def _warm_up(decoder: Decoder, prompt: torch.Tensor) -> None:

@@ -18,7 +18,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "calibrate",
         help="measure what a step costs on this device",
         description="Measure the kernels of a step on this device and fit the step cost to them; "
-        "sub-commands draw what was measured. See docs/calibration.md.",
+        "sub-commands draw what was measured. See docs/measuring.md.",
     )
     calibrate_measure.add_options(parser)
     kinds = parser.add_subparsers(title="instead of measuring", metavar="WHAT")

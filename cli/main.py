@@ -18,7 +18,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
-from kvsim.cli import calibrate, compare, completion, explain, plan, policy, simulate, trace, validate
+from kvsim.cli import (
+    calibrate,
+    compare,
+    completion,
+    explain,
+    plan,
+    policy,
+    simulate,
+    trace,
+    validate,
+)
 from kvsim.cli import list as list_command
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     profile.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     parser.add_argument("--device", default="auto", choices=("auto", "cuda", "mps", "cpu"))
     parser.add_argument("--model", help="config.json of the profile's model, if it is not bundled")
-    parser.add_argument("--requests", type=int, default=24, metavar="N", help="default 24")
+    parser.add_argument("--requests", type=int, default=12, metavar="N", help="default 12")
     parser.add_argument("--seed", type=int, default=0, help="seed of the trace (default 0)")
     parser.set_defaults(handler=run)
 

@@ -10,7 +10,7 @@ from kvsim.calibrate.measure.points import FIT, Point
 from kvsim.calibrate.measure.timing import HostTimer, Timing, TimingRule, Workload, measure
 
 if TYPE_CHECKING:
-    from tests.calibrate.conftest import FakeDevice
+    from tests.calibrate.measure.conftest import FakeDevice
 
 HEAD = Point("head", FIT, {"batch": 250})  # 1,000 us
 

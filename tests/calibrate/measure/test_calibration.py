@@ -19,7 +19,7 @@ from kvsim.sim.profile_file import dump_profile, load_profile
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.calibrate.conftest import FakeDevice
+    from tests.calibrate.measure.conftest import FakeDevice
 
 
 def nothing(_done: int, _total: int) -> None:

@@ -17,7 +17,7 @@ from kvsim.traces import bundled_path
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.calibrate.conftest import FakeDevice
+    from tests.calibrate.measure.conftest import FakeDevice
 
 COMMAND = ("calibrate", "--device", "cpu", "--model", "qwen2.5-0.5b", "--dtype", "bf16", "--quick")
 TINY = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvsim.calibrate.measure.points import Point
-    from tests.calibrate.conftest import FakeDevice
+    from tests.calibrate.measure.conftest import FakeDevice
 
 POINTS = grid(Limits())
 RULES = Rules(TimingRule(5, 2.0), max_drift=0.1)
