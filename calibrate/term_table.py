@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from kvsim.calibrate.max_affine import Fit
     from kvsim.calibrate.measured_terms import Terms
+    from kvsim.kernels.shape import DecoderShape
     from kvsim.sim.hardware import HardwareSpec
     from kvsim.sim.profile import Profile
 
@@ -39,9 +40,15 @@ class CopyRate:
     bytes_per_s: float
 
 
-def term_rows(profile: Profile, terms: Terms, hardware: HardwareSpec) -> list[TermRow]:
-    """All coefficients of a measured profile, against the bandwidth and peak of ``hardware``."""
-    shape, value_bytes = profile.model, _BYTES[profile.weight_dtype]
+def term_rows(
+    profile: Profile, terms: Terms, hardware: HardwareSpec, shape: DecoderShape
+) -> list[TermRow]:
+    """All coefficients of a measured profile, against the bandwidth and peak of ``hardware``.
+
+    ``shape``: what was measured, one rank.
+    """
+    value_bytes = _BYTES[profile.weight_dtype]
+    kv_bytes = shape.kv_bytes_per_token(value_bytes)
     head_params = shape.vocab_size * shape.hidden_size
     pair_flops = 4 * shape.num_heads * shape.head_dim
 
@@ -58,7 +65,7 @@ def term_rows(profile: Profile, terms: Terms, hardware: HardwareSpec) -> list[Te
         return f"{flops / us / 1e6:.2f} TFLOP/s, {share:.2f} of peak"
 
     decode, prefill = terms.decode, terms.prefill
-    rows = _layer_rows(profile, terms, rate, speed)
+    rows = _layer_rows(profile, terms, shape, rate, speed)
     rows += [
         _row("small", terms.small, 0, 0, "s0", "us", "norms, rotary, KV write"),
         _row("small", terms.small, 0, 1, "s1", "us/token", ""),
@@ -66,12 +73,12 @@ def term_rows(profile: Profile, terms: Terms, hardware: HardwareSpec) -> list[Te
         _row("decode", decode, 0, 1, "a1", "us/request", "per sequence"),
         _row(
             "decode", decode, 0, 2, "a2", "us/token",
-            rate(decode.coefficients[0][2], shape.kv_values * value_bytes),
+            rate(decode.coefficients[0][2], kv_bytes),
         ),
         _row("prefill", prefill, 0, 0, "p0", "us", "floor of short chunks"),
         _row(
             "prefill", prefill, 0, 1, "p1", "us/token",
-            rate(prefill.coefficients[0][1], shape.kv_values * value_bytes),
+            rate(prefill.coefficients[0][1], kv_bytes),
         ),
         _row("prefill", prefill, 1, 0, "p2", "us", ""),
         _row("prefill", prefill, 1, 1, "p3", "us/token", ""),
@@ -98,11 +105,12 @@ def term_rows(profile: Profile, terms: Terms, hardware: HardwareSpec) -> list[Te
 def _layer_rows(
     profile: Profile,
     terms: Terms,
+    shape: DecoderShape,
     rate: Callable[[float, float], str],
     speed: Callable[[float, float], str],
 ) -> list[TermRow]:
     """The two pieces; where a table replaces them, its ends."""
-    params = profile.model.layer_params
+    params = shape.layer_weights
     layer_bytes = params * _BYTES[profile.weight_dtype]
     if knots := profile.gemm.knots:
         (few, few_us), (many, many_us) = knots[0], knots[-1]

@@ -49,7 +49,7 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
         card_of(profile.hardware, profile.card) if profile.card else load_hardware(profile.hardware)
     )
     lines = [f"{'term':16}{'a layer':>10}{'+- error':>10}  {'unit':12}reading"]
-    for row in term_rows(profile, terms, hardware):
+    for row in term_rows(profile, terms, hardware, shape):
         value = number(float(row.value))
         error = number(float(row.standard_error)) if row.standard_error else "-"
         lines.append(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,17 +18,6 @@ if TYPE_CHECKING:
     from tests.calibrate.measure.conftest import FakeDevice
 
 COMMAND = ("calibrate", "--device", "cpu", "--model", "qwen2.5-0.5b", "--dtype", "bf16", "--quick")
-TINY = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 211,
-    "max_position_embeddings": 2048,
-    "torch_dtype": "float32",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -130,30 +117,3 @@ def test_a_drifting_clock_is_told_on_the_command_line(
     device.slowness = lambda fake: 1.0 + 0.01 * len(fake.measured)
     assert main(list(COMMAND)) == 2
     assert "kvsim: the clock drifts" in capsys.readouterr().err
-
-
-def test_real_kernels_without_anything_that_a_bare_image_lacks(tmp_path: Path) -> None:
-    """torch, numpy, scipy and kvsim itself are enough to calibrate."""
-    (tmp_path / "config.json").write_text(json.dumps(TINY))
-    lacking = "pandas plotly pyarrow simpy tqdm shtab zstandard"
-    program = (
-        "import sys\n"
-        f"for name in {lacking.split()}: sys.modules[name] = None\n"
-        "from kvsim.cli.main import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    done = subprocess.run(
-        [
-            sys.executable, "-P", "-c", program, "calibrate", "--device", "cpu", "--quick",
-            "--model", "config.json", "--max-batch", "4", "--max-context", "600",
-            "--max-step-tokens", "128", "--max-drift", "1e6",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    profile = load_profile(tmp_path / "profile.json")
-    assert profile.decode_attention.per_token_us >= 0
-    assert profile.measured.batch == (1, 4)

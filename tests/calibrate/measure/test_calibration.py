@@ -125,7 +125,8 @@ def test_the_profile_is_a_card_and_a_step_cost(calibration: Calibration, tmp_pat
 
 def test_terms_read_as_bandwidth_and_peak(calibration: Calibration, tmp_path: Path) -> None:
     profile, terms = calibration.run(tmp_path / "p.json", nothing)
-    rows = {row.name: row for row in term_rows(profile, terms, load_hardware("h100-sxm"))}
+    card = load_hardware("h100-sxm")
+    rows = {row.name: row for row in term_rows(profile, terms, card, calibration.shape)}
     assert rows["a2"].value == pytest.approx(0.002, rel=0.01)
     assert rows["a2"].reading == "2048.0 GB/s, 0.61 of bandwidth", "4,096 B in 2 ns"
     assert rows["h1"].reading == "525.34 TFLOP/s, 0.53 of peak"
