@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.timing import Timer
     from kvsim.calibrate.measured_terms import Terms
     from kvsim.kernels.shape import DecoderShape
+    from kvsim.sim.models import ModelSpec
     from kvsim.sim.profile import Profile
 
 QUICK: Final = TimingRule(repeats=5, budget_s=2.0)
@@ -72,8 +73,9 @@ class Wish:
 class Calibration:
     """All that is settled before the first measurement; made by :func:`plan_calibration`."""
 
-    model: str
+    model: ModelSpec
     shape: DecoderShape
+    """One rank of the model."""
     device: torch.device
     facts: DeviceFacts
     dtype: str
@@ -134,8 +136,8 @@ class Calibration:
         """Profile of a whole session's raw points."""
         hardware = self.hardware
         card = {} if hardware in bundled_hardware() else self._card(hardware, raw, date)
-        name = f"{hardware}-{self.model}"
-        return measured_profile(raw, self.shape, name=name, hardware=hardware, card=card, date=date)
+        name = f"{hardware}-{self.model.name}"
+        return measured_profile(raw, self.model, name=name, hardware=hardware, card=card, date=date)
 
     def _loads(self) -> tuple[TimingRule, DecoderShape, int, int]:
         rotate_bytes = ROTATE_BEYOND * self.facts.cache_bytes
@@ -218,7 +220,7 @@ def plan_calibration(wish: Wish) -> Calibration:
         seed=wish.seed,
     )
     return Calibration(
-        model=model.name,
+        model=model,
         shape=shape,
         device=device,
         facts=facts,

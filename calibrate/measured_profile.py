@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from kvsim.calibrate.hold_out import hold_out_of
 from kvsim.calibrate.measure.points import HOLD_OUT
 from kvsim.calibrate.measure.raw_points import point_of
 from kvsim.calibrate.measured_terms import fit_terms
 from kvsim.calibrate.prediction import BLOCKS, predicted_us
 from kvsim.sim import profile as terms
-from kvsim.sim.profile import Holdout, MeasuredRanges, ModelShape, Profile, layout_name
+from kvsim.sim.deployment import model_shape
+from kvsim.sim.profile import HoldOut, MeasuredRanges, Profile, layout_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,15 +22,14 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.points import Point
     from kvsim.calibrate.measure.timing import Timing
     from kvsim.calibrate.measured_terms import Terms
-    from kvsim.kernels.shape import DecoderShape
+    from kvsim.sim.models import ModelSpec
 
-WARN_BEYOND_PERCENT = 10.0
 _OF_THE_DECODER = "of kvsim's own decoder"
 
 
 def measured_profile(
     raw: Mapping[str, Any],
-    shape: DecoderShape,
+    model: ModelSpec,
     *,
     name: str,
     hardware: str,
@@ -36,9 +38,9 @@ def measured_profile(
 ) -> tuple[Profile, Terms]:
     """Profile of a whole session, and the fits behind its terms.
 
-    ``raw``: content of the file of raw points; its ``setup`` has the keys ``model``, ``tp``,
-    ``dtype``, ``block_size``, ``device``, ``kernels``. ``card``: row of a card file. ``date``: ISO.
-    Raises ``ValueError`` where a block lacks points.
+    ``raw``: content of the file of raw points; its ``setup`` has the keys ``tp``, ``dtype``,
+    ``block_size``, ``device``, ``kernels``. ``card``: row of a card file. ``date``: ISO. Raises
+    ``ValueError`` where a block lacks points.
     """
     setup = raw["setup"]
     timings = [point_of(row) for row in raw["points"]]
@@ -52,7 +54,7 @@ def measured_profile(
         name=name,
         source=f"kvsim calibrate {date} on {setup['device']['product']}{rank}",
         hardware=hardware,
-        model=_model_shape(setup["model"], shape),
+        model=model_shape(model),
         weight_dtype=setup["dtype"],
         kv_dtype=setup["dtype"],
         kernels=dict(setup["kernels"]),
@@ -66,9 +68,11 @@ def measured_profile(
         mixed_attention=terms.MixedAttention(*mixed),
         head=terms.HeadTerm(*head),
         measured=_ranges(timings),
-        holdout={},
+        hold_out={},
         fidelity="measured on this device",
         assumed=_assumed(setup),
+        tp=setup["tp"],
+        layer_floor_us=_floor_us(fits),
         attention_factor=_attention_factors(timings, setup["block_size"]),
         card=card,
         measurement={
@@ -80,29 +84,13 @@ def measured_profile(
             "condition": {block: fit.condition for block, fit in fits.by_block().items()},
         },
     )
-    return replace(profile, holdout=_hold_outs(profile, timings)), fits
+    return replace(profile, hold_out=_hold_outs(profile, timings)), fits
 
 
-def poor_blocks(profile: Profile) -> list[str]:
-    """Blocks whose hold-out error is above ``WARN_BEYOND_PERCENT`` at the median."""
-    return [
-        block
-        for block, error in profile.holdout.items()
-        if error.median_percent > WARN_BEYOND_PERCENT
-    ]
-
-
-def _model_shape(name: str, shape: DecoderShape) -> ModelShape:
-    return ModelShape(
-        name=name,
-        num_layers=shape.num_layers,
-        hidden_size=shape.hidden_size,
-        num_heads=shape.num_heads,
-        num_kv_heads=shape.num_kv_heads,
-        head_dim=shape.head_dim,
-        intermediate_size=shape.intermediate_size,
-        vocab_size=shape.vocab_size,
-    )
+def _floor_us(fits: Terms) -> float:
+    """Small kernels of a layer: what narrower weights would leave as it is."""
+    least = fits.layer_knots[0][1] if fits.layer_knots else fits.layer.coefficients[0][0]
+    return min(fits.small.coefficients[0][0], least)
 
 
 def _ranges(timings: Sequence[tuple[Point, Timing]]) -> MeasuredRanges:
@@ -124,31 +112,21 @@ def _ranges(timings: Sequence[tuple[Point, Timing]]) -> MeasuredRanges:
         total_context=bounds("decode", ("batch", "context")),
         step_tokens=bounds("layer", ("tokens",)),
         prefill_tokens=bounds("prefill", ("chunk",), ("past",)),
+        prefill_past=bounds("prefill", ("past",)),
+        mixed_decodes=bounds("mixed", ("decodes",)),
     )
 
 
-def _hold_outs(profile: Profile, timings: Sequence[tuple[Point, Timing]]) -> dict[str, Holdout]:
+def _hold_outs(profile: Profile, timings: Sequence[tuple[Point, Timing]]) -> dict[str, HoldOut]:
     found = {}
     for block, name in BLOCKS.items():
-        errors = []
-        for point, timing in timings:
-            if point.block == block and point.role == HOLD_OUT:
-                predicted = predicted_us(profile, point)
-                assert predicted is not None, "blocks with hold-outs have terms"
-                errors.append(100 * abs(predicted / timing.median_us - 1))
-        if errors:
-            median, p90 = statistics.median(errors), percentile(errors, 0.9)
-            found[name] = Holdout(round(median, 2), round(p90, 2), len(errors))
+        held = [(p, t.median_us) for p, t in timings if p.block == block and p.role == HOLD_OUT]
+        predicted = [predicted_us(profile, point) for point, _ in held]
+        if held:
+            found[name] = hold_out_of(
+                np.array(predicted, dtype=np.float64), np.array([us for _, us in held])
+            )
     return found
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Linear between order statistics."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def _attention_factors(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kvsim.sim.profile import Profile, TokenTerm
 
 BLOCKS: Final = {
-    "layer": "layer_gemm",
+    "layer": "layer",
     "decode": "decode_attention",
     "prefill": "prefill_attention",
     "mixed": "mixed_attention",

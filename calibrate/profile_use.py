@@ -26,6 +26,7 @@ def cost_of_profile(path: Path, model: str | None = None) -> ProfileCost:
         str(path),
         load_model(model or profile.model.name),
         load_hardware(str(path)),
+        tp=profile.tp,
         weight_dtype=profile.weight_dtype,
         kv_dtype=profile.kv_dtype,
     )

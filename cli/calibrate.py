@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli import calibrate_cache_lab, calibrate_measure, calibrate_report
+from kvsim.cli import (
+    calibrate_cache_lab,
+    calibrate_fit,
+    calibrate_measure,
+    calibrate_report,
+)
 
 if TYPE_CHECKING:
     import argparse
 
-KINDS: Final = (calibrate_report, calibrate_cache_lab)
+KINDS: Final = (calibrate_fit, calibrate_report, calibrate_cache_lab)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,7 +23,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "calibrate",
         help="measure what a step costs on this device",
         description="Measure the kernels of a step on this device and fit the step cost to them; "
-        "sub-commands draw what was measured. See docs/measuring.md.",
+        "sub-commands fit published tables and draw what was measured. See docs/measuring.md and "
+        "docs/calibration.md.",
     )
     calibrate_measure.add_options(parser)
     kinds = parser.add_subparsers(title="instead of measuring", metavar="WHAT")

@@ -68,11 +68,12 @@ def add_device_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, fit, write and print; with ``--dry-run`` only say how long that takes."""
     from kvsim.calibrate.calibration import plan_calibration, raw_path
+    from kvsim.calibrate.profile_output import check_output, write_profile
     from kvsim.cli.calibrate_table import plan_lines, profile_lines
     from kvsim.cli.progress import Progress
-    from kvsim.sim.profile_file import dump_profile
 
     out = Path(arguments.out)
+    check_output(out)
     if out.exists() and not arguments.dry_run:
         raise ValueError(f"{out} exists: remove it, or give another --out")
     calibration = plan_calibration(wish_of(arguments))
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"note: goes on with the points in {raw_path(out)}", file=sys.stderr)
     with Progress("s of work") as progress:
         profile, terms = calibration.run(out, progress)
-    out.write_text(dump_profile(profile), "utf-8")
+    write_profile(profile, out)
     raw_path(out).unlink()
     print("\n".join(profile_lines(profile, terms, calibration.shape)))
     print("\n".join(_use_lines(out, calibration)))

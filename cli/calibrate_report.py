@@ -28,12 +28,12 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Draw."""
     from kvsim.calibrate.profile_page import write_profile_page
-    from kvsim.cli.calibrate_table import hold_out_lines
+    from kvsim.cli.fit_table import error_lines
     from kvsim.sim.profile_file import load_profile
 
     path = Path(arguments.profile)
     profile = load_profile(path)
     out = Path(arguments.out) if arguments.out else path.with_suffix(".html")
     write_profile_page(profile, out)
-    print("\n".join([*hold_out_lines(profile), "", f"page: {out}"]))
+    print("\n".join([*error_lines(profile), "", f"page: {out}"]))
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.fit_table import error_lines
 from kvsim.cli.table import number, seconds, table, wrapped
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def plan_lines(calibration: Calibration, rates: Rates) -> list[str]:
     rows.append(("all, with anchors between", f"{len(calibration.points)}", "", total_s))
     return [
         *wrapped("device", f"{setup['device']['product']} ({calibration.device.type})"),
-        *wrapped("model", f"{calibration.model}, {calibration.dtype}, one rank of {setup['tp']}"),
+        *wrapped(
+            "model", f"{calibration.model.name}, {calibration.dtype}, one rank of {setup['tp']}"
+        ),
         *wrapped("timer", f"{setup['timer']}; {setup['repeats']} repeats"),
         "",
         *table(rows, first_width=28),
@@ -83,7 +86,7 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
     if profile.attention_factor:
         factors = ", ".join(f"{name} {x:.3f}" for name, x in profile.attention_factor.items())
         lines += ["", *wrapped("decode attention by", f"memory layout: {factors}")]
-    return [*lines, "", *hold_out_lines(profile)]
+    return [*lines, "", *error_lines(profile)]
 
 
 def _spread_lines(profile: Profile) -> list[str]:
@@ -97,21 +100,3 @@ def _spread_lines(profile: Profile) -> list[str]:
             " beside"
         )
     return wrapped("spread of repeats", text)
-
-
-def hold_out_lines(profile: Profile) -> list[str]:
-    """Errors on points that the fit did not see, with a warning where one is large."""
-    from kvsim.calibrate.measured_profile import WARN_BEYOND_PERCENT, poor_blocks
-
-    rows = [("error on held-out points", "median", "p90", "points")]
-    for block, error in profile.holdout.items():
-        median, p90 = f"{error.median_percent:.1f} %", f"{error.p90_percent:.1f} %"
-        rows.append((block.replace("_", " "), median, p90, str(error.num_points)))
-    lines = table(rows)
-    if poor := poor_blocks(profile):
-        lines += wrapped(
-            "warning",
-            f"{', '.join(poor)}: off by more than {WARN_BEYOND_PERCENT:g} % at the median on "
-            "points that were not fitted; do not trust what depends on it",
-        )
-    return lines

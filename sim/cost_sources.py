@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.sim.datasheet import datasheet_profile
+from kvsim.sim.deployment import Deployment
 from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile, load_profile
-from kvsim.sim.profile_scale import Deployment, scale_profile
+from kvsim.sim.profile_scale import scale_profile
+from kvsim.sim.shipped_profiles import nearest_profile, shipped_cards
 
 if TYPE_CHECKING:
     from kvsim.sim.hardware import HardwareSpec
@@ -37,8 +39,8 @@ def build_cost(
 ) -> ProfileCost:
     """Step cost of ``model`` on ``tp`` cards of ``hardware``.
 
-    ``source``: ``auto`` (the profile that the card was read from, else the shipped one of the card,
-    else its datasheet), ``profile``,
+    ``source``: ``auto`` (the profile that the card was read from, else the shipped profile of the
+    card whose layer is nearest to the model's, else the card's datasheet), ``profile``,
     ``datasheet``, a shipped profile's name, or the path of a profile file. ``overlap``: the engine
     schedules asynchronously. ``attention_factor``: decode attention of the memory layout in use
     against that of the profile (1 = as measured). The ``linear`` source needs no model: see
@@ -47,7 +49,7 @@ def build_cost(
     model.check_tp(tp)
     if not 0 < attention_factor < math.inf:
         raise ValueError(f"attention_factor={attention_factor} must be finite and > 0")
-    profile = find_profile(source, hardware)
+    profile = find_profile(source, hardware, model)
     deployment = Deployment(
         model=model,
         hardware=hardware,
@@ -59,21 +61,21 @@ def build_cost(
     return scale_profile(profile, deployment, name=_describe(profile, deployment), overlap=overlap)
 
 
-def find_profile(source: str, hardware: HardwareSpec) -> Profile:
-    """Profile that ``source`` means for this card (see :func:`build_cost`)."""
-    shipped = bundled_profiles()
+def find_profile(source: str, hardware: HardwareSpec, model: ModelSpec | None = None) -> Profile:
+    """Profile that ``source`` means for this card and model (see :func:`build_cost`)."""
     if source in ("auto", "profile") and hardware.profile:
         return load_profile(Path(hardware.profile))
-    if source == "datasheet" or (source == "auto" and hardware.name not in shipped):
+    nearest = nearest_profile(hardware.name, model)
+    if source == "datasheet" or (source == "auto" and nearest is None):
         return datasheet_profile(hardware)
     if source in ("auto", "profile"):
-        if hardware.name not in shipped:
+        if nearest is None:
             raise ValueError(
-                f"no profile is shipped for {hardware.name}; shipped: {', '.join(shipped)}"
-                " (source 'datasheet' works for every card)"
+                f"no profile is shipped for {hardware.name}; there is one for"
+                f" {', '.join(shipped_cards())} (source 'datasheet' works for every card)"
             )
-        return load_bundled_profile(hardware.name)
-    if source in shipped:
+        return nearest
+    if source in bundled_profiles():
         profile = load_bundled_profile(source)
     elif source.endswith(".json") or Path(source).is_file():
         profile = load_profile(Path(source))

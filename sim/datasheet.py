@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.profile import (
     DecodeAttention,
+    ExpertTerm,
     HeadTerm,
     HostTerm,
     MeasuredRanges,
@@ -37,17 +38,21 @@ LLAMA_8B = ModelShape("llama-3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256)
 """The shape that all reference profiles are written for."""
 
 
-def datasheet_profile(hardware: HardwareSpec, dtype: str = "bf16") -> Profile:
-    """Profile of the 8B reference shape on ``hardware``, all assumed."""
-    shape = LLAMA_8B
+def datasheet_profile(
+    hardware: HardwareSpec, dtype: str = "bf16", shape: ModelShape = LLAMA_8B, tp: int = 1
+) -> Profile:
+    """Profile of ``shape`` (default: the 8B reference) on one of ``tp`` cards, all assumed."""
     value_bytes = weight_format(dtype).payload_bits / 8
-    weights_us_per_byte = 1e6 / (WEIGHT_BANDWIDTH_FRACTION * hardware.bandwidth_bytes_per_s)
+    weight_us = value_bytes * 1e6 / (WEIGHT_BANDWIDTH_FRACTION * hardware.bandwidth_bytes_per_s)
     flop_us = 1e6 / (GEMM_PEAK_FRACTION * hardware.peak(dtype))
-    kv_us = (
-        shape.kv_values * value_bytes * 1e6
-        / (KV_BANDWIDTH_FRACTION * hardware.bandwidth_bytes_per_s)
-    )  # fmt: skip
-    lm_head = shape.vocab_size * shape.hidden_size
+    kv_values = 2 * -(-shape.num_kv_heads // tp) * shape.head_dim
+    kv_us = kv_values * value_bytes * 1e6 / (KV_BANDWIDTH_FRACTION * hardware.bandwidth_bytes_per_s)
+    layer_params, lm_head = shape.layer_params / tp, shape.vocab_size * shape.hidden_size / tp
+    experts = None
+    if shape.num_experts:
+        each = shape.expert_params / tp
+        compute_us = 2 * shape.experts_per_token * each * flop_us
+        experts = ExpertTerm(0.0, each * weight_us, 0.0, 0.0, compute_us)
     return Profile(
         name=f"{hardware.name}-datasheet",
         source=hardware.source,
@@ -57,23 +62,20 @@ def datasheet_profile(hardware: HardwareSpec, dtype: str = "bf16") -> Profile:
         kv_dtype=dtype,
         kernels={},
         host=HostTerm(HOST_US),
-        gemm=TokenTerm(
-            (
-                (shape.layer_params * value_bytes * weights_us_per_byte, 0.0),
-                (0.0, 2 * shape.layer_params * flop_us),
-            )
-        ),
+        gemm=TokenTerm(((layer_params * weight_us, 0.0), (0.0, 2 * layer_params * flop_us))),
         decode_attention=DecodeAttention(LAUNCH_US, 0.0, kv_us),
         prefill_attention=PrefillAttention(
-            LAUNCH_US, kv_us, LAUNCH_US, 0.0, 4 * shape.num_heads * shape.head_dim * flop_us
+            LAUNCH_US, kv_us, LAUNCH_US, 0.0, 4 * shape.num_heads * shape.head_dim / tp * flop_us
         ),
         mixed_attention=MixedAttention(0.0, kv_us),
-        head=HeadTerm(lm_head * value_bytes * weights_us_per_byte, 2 * lm_head * flop_us),
+        head=HeadTerm(lm_head * weight_us, 2 * lm_head * flop_us),
         measured=MeasuredRanges(),
-        holdout={},
+        hold_out={},
         fidelity="all assumed",
         assumed=(
             "weights at 0.69 and KV at 0.84 of the datasheet bandwidth, products at 0.5 of peak",
             "a floor of 12 us for an attention call and 0.3 ms a step for the host",
         ),
+        tp=tp,
+        experts=experts,
     )

@@ -24,7 +24,7 @@ class TokenTerm:
     """Time by tokens N in the step: the largest of affine pieces, or a table between knots.
 
     ``pieces``: ``(us, us_per_token)``; ``knots``: ``(tokens, us)``, used instead when given, and
-    continued with the slope of its last two knots.
+    continued with the slope of its last two knots. All-reduces: bytes in place of tokens.
     """
 
     pieces: tuple[tuple[float, float], ...]
@@ -42,9 +42,9 @@ class DecodeAttention:
 
 @dataclass(frozen=True, slots=True)
 class PrefillAttention:
-    """One request: ``max(reach + reach_per_token*(p + c), base + per_token*c + per_area*area)``.
+    """One call: ``max(reach + reach_per_token*(p + c), base + per_token*c + per_area*area)``.
 
-    c = chunk and p = past in tokens, area = c*p + c*c/2.
+    c = chunk and p = past in tokens, area = c*p + c*c/2, each summed over the requests of the call.
     """
 
     reach_us: float
@@ -71,8 +71,27 @@ class HeadTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertTerm:
+    """Routed experts of a layer: ``max(base + per_expert*d + per_token*N, compute(N))``.
+
+    N = tokens in the step, d = distinct experts that they touch on average, see
+    :meth:`kvsim.sim.models.spec.Experts.distinct`.
+    """
+
+    base_us: float
+    per_expert_us: float
+    per_token_us: float
+    compute_us: float
+    compute_per_token_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The layer that was measured; sizes in values."""
+    """The layer that was measured; sizes in values, of the whole model.
+
+    ``intermediate_size`` is the width of the MLP that every token meets (0 = none);
+    ``expert_params`` the weights of one routed expert.
+    """
 
     name: str
     num_layers: int
@@ -82,10 +101,13 @@ class ModelShape:
     head_dim: int
     intermediate_size: int
     vocab_size: int
+    num_experts: int = 0
+    experts_per_token: int = 0
+    expert_params: int = 0
 
     @property
     def layer_params(self) -> int:
-        """Weights of one layer's matrix products (gated MLP, no biases)."""
+        """Weights of one layer's matrix products (gated MLP, no biases), routed experts apart."""
         query = self.num_heads * self.head_dim
         key_value = 2 * self.num_kv_heads * self.head_dim
         attention = self.hidden_size * (2 * query + key_value)
@@ -109,16 +131,19 @@ class MeasuredRanges:
     """Tokens in a step (GEMM)."""
     prefill_tokens: tuple[int, int] | None = None
     """past + chunk of one prefill."""
+    prefill_past: tuple[int, int] | None = None
+    """past of one prefill."""
+    mixed_decodes: tuple[int, int] | None = None
+    """Decodes in a step that also prefills."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holdout:
-    """Absolute error in percent on points that the fit did not see."""
+class HoldOut:
+    """Absolute relative error, as a fraction, on points that the fit did not see."""
 
-    median_percent: float
-    p90_percent: float
-    num_points: int
-    """0 where the source does not say."""
+    median: float
+    p90: float
+    points: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +164,19 @@ class Profile:
     mixed_attention: MixedAttention
     head: HeadTerm
     measured: MeasuredRanges
-    holdout: dict[str, Holdout]
+    hold_out: dict[str, HoldOut]
+    """By block."""
     fidelity: str
     """Short words for outputs: ``decode fitted; prefill, mixed, overhead assumed``."""
     assumed: tuple[str, ...]
     """Sentences on what was not measured."""
+    tp: int = 1
+    """Ranks that the measured layer was split over; all terms are of one of them."""
+    layer_floor_us: float = 0.0
+    """Part of ``gemm``'s times that smaller weights leave as it is: launches, small kernels."""
+    experts: ExpertTerm | None = None
+    all_reduce: dict[str, TokenTerm] = field(default_factory=dict)
+    """One all-reduce by the number of cards (a decimal string) and its bytes."""
     attention_factor: dict[str, float] = field(default_factory=dict)
     """Decode attention of memory layouts (:func:`layout_name`) against ``decode_attention``."""
     card: dict[str, Any] = field(default_factory=dict)

@@ -15,12 +15,27 @@ from importlib import resources
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from kvsim.sim import profile as terms
-from kvsim.sim.profile import Holdout, MeasuredRanges, Profile, TokenTerm
+from kvsim.sim.profile import HoldOut, MeasuredRanges, Profile, TokenTerm
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = "kvsim-profile/1"
+_OPTIONAL: dict[str, object] = {
+    "tp": 1,
+    "layer_floor_us": 0.0,
+    "experts": None,
+    "all_reduce": {},
+    "attention_factor": {},
+    "card": {},
+    "measurement": {},
+}
+"""Keys that a profile of one card and a dense model may leave out."""
+_OPTIONAL_SHAPE: dict[str, object] = {
+    "num_experts": 0,
+    "experts_per_token": 0,
+    "expert_params": 0,
+}
 _Section = TypeVar("_Section")
 
 
@@ -52,12 +67,11 @@ def parse_profile(text: str, where: str) -> Profile:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     expected = ["format", *(field.name for field in dataclasses.fields(Profile))]
-    absent: dict[str, object] = {"attention_factor": {}, "card": {}, "measurement": {}}
-    table = _table({**absent, **_mapping(values, where)}, expected, where)
+    table = _table(_OPTIONAL | _mapping(values, where), expected, where)
     if table["format"] != FORMAT:
         raise ValueError(f"{where}: format={table['format']!r}, this version reads {FORMAT!r}")
     kernels = _mapping(table["kernels"], f"{where}: kernels")
-    holdout = _mapping(table["holdout"], f"{where}: holdout")
+    hold_out = _mapping(table["hold_out"], f"{where}: hold_out")
     assumed = _list(table["assumed"], f"{where}: assumed")
     factors = _mapping(table["attention_factor"], f"{where}: attention_factor")
 
@@ -74,7 +88,11 @@ def parse_profile(text: str, where: str) -> Profile:
         weight_dtype=word("weight_dtype"),
         kv_dtype=word("kv_dtype"),
         fidelity=word("fidelity"),
-        model=section(terms.ModelShape, "model"),
+        model=_section(
+            terms.ModelShape,
+            _OPTIONAL_SHAPE | _mapping(table["model"], f"{where}: model"),
+            f"{where}: model",
+        ),
         host=section(terms.HostTerm, "host"),
         decode_attention=section(terms.DecodeAttention, "decode_attention"),
         prefill_attention=section(terms.PrefillAttention, "prefill_attention"),
@@ -83,11 +101,15 @@ def parse_profile(text: str, where: str) -> Profile:
         gemm=_token_term(table["gemm"], f"{where}: gemm"),
         kernels={key: _text(value, f"{where}: kernels: {key}") for key, value in kernels.items()},
         measured=_ranges(table["measured"], f"{where}: measured"),
-        holdout={
-            key: _section(Holdout, value, f"{where}: holdout: {key}")
-            for key, value in holdout.items()
+        hold_out={
+            key: _section(HoldOut, value, f"{where}: hold_out: {key}")
+            for key, value in hold_out.items()
         },
         assumed=tuple(_text(value, f"{where}: assumed") for value in assumed),
+        tp=_ranks(table["tp"], f"{where}: tp"),
+        layer_floor_us=_number(table["layer_floor_us"], f"{where}: layer_floor_us"),
+        experts=None if table["experts"] is None else section(terms.ExpertTerm, "experts"),
+        all_reduce=_all_reduce(table["all_reduce"], f"{where}: all_reduce"),
         attention_factor={
             layout: _factor(value, f"{where}: attention_factor: {layout}")
             for layout, value in factors.items()
@@ -140,6 +162,22 @@ def _token_term(value: object, where: str) -> TokenTerm:
     return TokenTerm(
         tuple(pieces), tuple((n, row[1]) for n, row in zip(tokens, knots, strict=True))
     )
+
+
+def _all_reduce(value: object, where: str) -> dict[str, TokenTerm]:
+    found = {}
+    for cards, term in _mapping(value, where).items():
+        if not cards.isdecimal() or int(cards) < 2:
+            raise ValueError(f"{where}: {cards!r} is not a number of cards")
+        found[cards] = _token_term(term, f"{where}: {cards}")
+    return found
+
+
+def _ranks(value: object, where: str) -> int:
+    ranks = _whole(value, where)
+    if ranks < 1:
+        raise ValueError(f"{where}={value!r} must be at least 1")
+    return ranks
 
 
 def _ranges(value: object, where: str) -> MeasuredRanges:

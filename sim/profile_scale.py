@@ -3,70 +3,37 @@
 =====================  ============================================================
 term                   scales with, per rank
 =====================  ============================================================
-GEMM, first number     bytes of the layers' weights (experts: those the step touches)
+GEMM, floor            layers
+GEMM, rest of first    bytes of the layers' weights (experts: those the step touches)
 GEMM, per token        FLOPs of a token, and the peak of the weight dtype
 attention, per call    layers
 attention, per request layers x KV heads
 attention, per token   layers x KV bytes a token (so fp8 KV halves it)
 prefill area           layers x query heads x head size
 head                   vocabulary x hidden size, bytes and FLOPs
-all-reduce             2 a layer, ``latency + 2(tp-1)/tp * bytes / rate`` (assumed)
+experts                experts touched x bytes of one, FLOPs of those a token meets
+all-reduce             2 a layer: as measured, else ``latency + 2(tp-1)/tp * bytes / rate``
 copy within the pool   2 x KV bytes a token / bandwidth of the card (assumed)
 =====================  ============================================================
+
+The profile's own numbers are of one rank of its split.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvsim.sim.all_reduce_scale import all_reduce_cost
 from kvsim.sim.datasheet import KV_BANDWIDTH_FRACTION
 from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.models.grouping import engine_groups
-from kvsim.sim.profile_cost import FS_PER_PS, GroupAttention, ProfileCost, TokenCost
+from kvsim.sim.product_scale import PS_PER_US, peak_ratio, products_cost, whole_ps
+from kvsim.sim.profile_cost import FS_PER_PS, GroupAttention, ProfileCost
 
 if TYPE_CHECKING:
-    from kvsim.sim.hardware import HardwareSpec
+    from kvsim.sim.deployment import Deployment
     from kvsim.sim.models import LayerGroup, ModelSpec
     from kvsim.sim.profile import Profile
-
-PS_PER_US = 10**6
-ALL_REDUCES_PER_LAYER = 2
-ALL_REDUCE_LATENCY_US = 5.0
-ALL_REDUCE_LINK_FRACTION = 0.35
-"""Of one direction of the link; 2-8 card tables of A100 and H100 lie at 0.23-0.52."""
-_MOE_KNOTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096, 16384)
-
-
-@dataclass(frozen=True, slots=True)
-class Deployment:
-    """What a profile is scaled to: the model, the card, the split and the dtypes."""
-
-    model: ModelSpec
-    hardware: HardwareSpec
-    tp: int = 1
-    weight_dtype: str = "bf16"
-    kv_dtype: str = "bf16"
-    attention_factor: float = 1.0
-    """Decode attention of the memory layout and block size in use against the profile's."""
-
-    def matches(self, profile: Profile) -> bool:
-        """Whether the profile was made for exactly this, so that nothing is derived."""
-        model, shape = self.model, profile.model
-        same_shape = (
-            model.experts is None
-            and len(model.groups) == 1
-            and model.groups[0].kind == "full"
-            and model.num_layers == shape.num_layers
-            and model.hidden_size == shape.hidden_size
-            and model.num_heads == shape.num_heads
-            and model.num_kv_heads == shape.num_kv_heads
-            and model.head_dim == shape.head_dim
-            and model.intermediate_size == shape.intermediate_size
-            and model.vocab_size == shape.vocab_size
-        )
-        dtypes = (self.weight_dtype, self.kv_dtype) == (profile.weight_dtype, profile.kv_dtype)
-        return same_shape and dtypes and self.tp == 1
 
 
 def scale_profile(
@@ -77,58 +44,22 @@ def scale_profile(
     return ProfileCost(
         name=name,
         overlap=overlap,
-        host_ps=_ps(profile.host.per_step_us),
-        host_per_request_ps=_ps(profile.host.per_request_us),
-        gemm=_gemm(profile, deployment),
-        all_reduce=_all_reduce(deployment),
+        host_ps=whole_ps(profile.host.per_step_us),
+        host_per_request_ps=whole_ps(profile.host.per_request_us),
+        gemm=products_cost(profile, deployment),
+        all_reduce=all_reduce_cost(profile, deployment),
         attention=_attention(profile, deployment),
-        head_ps=_ps(profile.head.per_step_us * head_bytes),
-        head_per_request_ps=_ps(profile.head.per_request_us * head_flops),
+        head_ps=whole_ps(profile.head.per_step_us * head_bytes),
+        head_per_request_ps=whole_ps(profile.head.per_request_us * head_flops),
         measured=profile.measured,
         copy_per_token_ps=_copy_per_token_ps(deployment),
     )
 
 
-def _ps(us: float) -> int:
-    return round(us * PS_PER_US)
-
-
 def _copy_per_token_ps(deployment: Deployment) -> int:
     """KV of a token read and written once, at the bandwidth of the datasheet (assumed)."""
     kv_bytes = deployment.model.kv_bytes_per_token(deployment.kv_dtype, deployment.tp)
-    return _ps(2 * kv_bytes / deployment.hardware.bandwidth_bytes_per_s * 1e6)
-
-
-def _peak_ratio(profile: Profile, deployment: Deployment, dtype: str) -> float:
-    """Time of a FLOP in ``dtype`` against one in the profile's dtype."""
-    hardware = deployment.hardware
-    return hardware.peak(profile.weight_dtype) / hardware.peak(dtype)
-
-
-def _gemm(profile: Profile, deployment: Deployment) -> TokenCost:
-    """All layers' matrix products on one rank."""
-    model, params = deployment.model, deployment.model.params
-    weights = weight_format(deployment.weight_dtype)
-    reference = profile.model.layer_params
-    layer_bytes = float(weight_format(profile.weight_dtype).bytes_of(reference)) * deployment.tp
-    dense = float(weights.bytes_of(params.attention + params.mlp)) / layer_bytes
-    routed = float(weights.bytes_of(params.experts)) / layer_bytes
-    flops = model.active_layer_params / deployment.tp / reference
-    flops *= _peak_ratio(profile, deployment, weights.name)
-    term = profile.gemm
-    if term.knots:
-        ratio = max(dense + routed, flops)
-        return TokenCost((), tuple((n, _ps(us * ratio)) for n, us in term.knots))
-    if model.experts is None:
-        return TokenCost(tuple((_ps(us * dense), _ps(slope * flops)) for us, slope in term.pieces))
-    knots = []
-    for tokens in _MOE_KNOTS:
-        touched = model.experts.distinct(tokens) / model.experts.num_experts
-        read = dense + routed * touched
-        knots.append(
-            (tokens, max(_ps(us * read + slope * flops * tokens) for us, slope in term.pieces))
-        )
-    return TokenCost((), tuple(knots))
+    return whole_ps(2 * kv_bytes / deployment.hardware.bandwidth_bytes_per_s * 1e6)
 
 
 def _head_ratios(profile: Profile, deployment: Deployment) -> tuple[float, float]:
@@ -137,22 +68,9 @@ def _head_ratios(profile: Profile, deployment: Deployment) -> tuple[float, float
     plain = weights if weights.payload_bits >= 16 else weight_format(deployment.model.dtype)
     shape = profile.model
     size = deployment.model.vocab_size * deployment.model.hidden_size
-    ratio = size / (shape.vocab_size * shape.hidden_size) / deployment.tp
+    ratio = size / (shape.vocab_size * shape.hidden_size) * profile.tp / deployment.tp
     bits = plain.payload_bits / weight_format(profile.weight_dtype).payload_bits
-    return ratio * bits, ratio * _peak_ratio(profile, deployment, plain.name)
-
-
-def _all_reduce(deployment: Deployment) -> TokenCost:
-    tp, hardware = deployment.tp, deployment.hardware
-    if tp == 1:
-        return TokenCost(((0, 0),))
-    rate = hardware.link_bytes_per_s or hardware.host_link_bytes_per_s
-    if not rate:
-        raise ValueError(f"{hardware.name} has no link to a second card, so tp={tp} has no cost")
-    count = ALL_REDUCES_PER_LAYER * deployment.model.num_layers
-    token_bytes = 2 * deployment.model.hidden_size
-    token_us = 2 * (tp - 1) / tp * token_bytes / (ALL_REDUCE_LINK_FRACTION * rate) * 1e6
-    return TokenCost(((_ps(count * ALL_REDUCE_LATENCY_US), _ps(count * token_us)),))
+    return ratio * bits, ratio * peak_ratio(profile, deployment, plain.name)
 
 
 def _attention(profile: Profile, deployment: Deployment) -> tuple[GroupAttention, ...]:
@@ -186,23 +104,25 @@ def _group(
     shape, tp = profile.model, deployment.tp
     decode, mixed = profile.decode_attention, profile.mixed_attention
     prefill, factor = profile.prefill_attention, deployment.attention_factor
-    heads = layers * group.kv_heads_per_rank(tp) / shape.num_kv_heads
-    reference = float(weight_format(profile.kv_dtype).bytes_of(shape.kv_values))
+    own_heads = -(-shape.num_kv_heads // profile.tp)
+    heads = layers * group.kv_heads_per_rank(tp) / own_heads
+    own_values = 2 * own_heads * shape.head_dim
+    reference = float(weight_format(profile.kv_dtype).bytes_of(own_values))
     kv_bytes = layers * float(group.layer_kv_bytes(deployment.kv_dtype, tp)) / reference
     query_dim, value_dim = _prefill_dims(deployment.model, group)
     area = group.num_heads * (query_dim + value_dim) / (2 * shape.num_heads * shape.head_dim)
-    area *= layers / tp
+    area *= layers * profile.tp / tp
     return GroupAttention(
-        decode_ps=_ps(factor * decode.per_call_us * layers),
-        decode_per_request_ps=_ps(factor * decode.per_request_us * heads),
-        decode_per_context_ps=_ps(factor * decode.per_token_us * kv_bytes),
-        reach_ps=_ps(prefill.reach_us * layers),
-        reach_per_token_ps=_ps(prefill.reach_per_token_us * kv_bytes),
-        base_ps=_ps(prefill.base_us * layers),
-        per_token_ps=_ps(prefill.per_token_us * area),
+        decode_ps=whole_ps(factor * decode.per_call_us * layers),
+        decode_per_request_ps=whole_ps(factor * decode.per_request_us * heads),
+        decode_per_context_ps=whole_ps(factor * decode.per_token_us * kv_bytes),
+        reach_ps=whole_ps(prefill.reach_us * layers),
+        reach_per_token_ps=whole_ps(prefill.reach_per_token_us * kv_bytes),
+        base_ps=whole_ps(prefill.base_us * layers),
+        per_token_ps=whole_ps(prefill.per_token_us * area),
         area_fs=round(prefill.per_area_us * area / 2 * PS_PER_US * FS_PER_PS),
-        mixed_per_request_ps=_ps(factor * mixed.per_request_us * heads),
-        mixed_per_context_ps=_ps(factor * mixed.per_token_us * kv_bytes),
+        mixed_per_request_ps=whole_ps(factor * mixed.per_request_us * heads),
+        mixed_per_context_ps=whole_ps(factor * mixed.per_token_us * kv_bytes),
         window=group.window,
     )
 
@@ -220,8 +140,8 @@ def _state_group(
     """Recurrent layers read and write their state once a request and step (assumed)."""
     rate = KV_BANDWIDTH_FRACTION * deployment.hardware.bandwidth_bytes_per_s
     request_us = layers * 2 * group.state_bytes / deployment.tp / rate * 1e6
-    call_ps = _ps(profile.decode_attention.per_call_us * layers)
-    request_ps = _ps(request_us)
+    call_ps = whole_ps(profile.decode_attention.per_call_us * layers)
+    request_ps = whole_ps(request_us)
     return GroupAttention(
         decode_ps=call_ps,
         decode_per_request_ps=request_ps,

@@ -162,6 +162,8 @@ def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
             total_context=(1, rnd.randint(1, 900)),
             step_tokens=(1, rnd.randint(1, 40)),
             prefill_tokens=(1, 100),
+            prefill_past=(0, 60),
+            mixed_decodes=(1, 4),
         ),
         copy_per_token_ps=0,
     )

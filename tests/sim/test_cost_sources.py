@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from kvsim.sim.cost_sources import build_cost, own_attention_factor
+from kvsim.sim.cost_sources import build_cost, find_profile, own_attention_factor
+from kvsim.sim.deployment import Deployment
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.profile_file import dump_profile, load_bundled_profile
+from kvsim.sim.profile_scale import scale_profile
 
 LLAMA = load_model("llama-3.1-8b")
 H100 = load_hardware("h100-sxm")
@@ -17,7 +19,10 @@ MS = 10**9
 
 
 def test_the_name_says_source_and_fidelity() -> None:
-    fitted = "h100-sxm profile (decode fitted; prefill, mixed, head, overhead assumed)"
+    fitted = (
+        "h100-sxm profile (layer, decode, prefill, head, all-reduce fitted; mixed, overhead"
+        " assumed)"
+    )
     assert build_cost("auto", LLAMA, H100).name == fitted
     assert build_cost("profile", LLAMA, H100).name == fitted
     assert build_cost("datasheet", LLAMA, H100).name == "h100-sxm datasheet (all assumed)"
@@ -30,9 +35,10 @@ def test_the_name_says_source_and_fidelity() -> None:
 
 
 def test_layers_are_folded_in_and_rounded_once() -> None:
-    cost = build_cost("auto", LLAMA, H100)
-    assert cost.gemm.pieces[0] == (32 * 186_000_000, 32 * 130_000)
-    assert cost.attention[0].decode_ps == 32 * 12_200_000
+    cost, profile = build_cost("auto", LLAMA, H100), load_bundled_profile("h100-sxm")
+    us, token_us = profile.gemm.pieces[0]
+    assert cost.gemm.pieces[0] == (round(32e6 * us), round(32e6 * token_us))
+    assert cost.attention[0].decode_ps == round(32e6 * profile.decode_attention.per_call_us)
     assert cost.host_ps == 300_000_000
 
 
@@ -51,7 +57,7 @@ def test_one_request_on_an_h100_against_the_published_line() -> None:
     cost = build_cost("auto", LLAMA, H100, overlap=True)
     short, long = (cost.step((), 1, tokens)[0] / MS for tokens in (256, 100_256))
     assert short == pytest.approx(6.44, rel=0.08)
-    assert (long - short) / 100_000 == pytest.approx(4.37e-5, rel=0.03)
+    assert (long - short) / 100_000 == pytest.approx(4.37e-5, rel=0.06)
 
 
 def test_the_datasheet_is_near_the_fitted_decode_step() -> None:
@@ -62,22 +68,28 @@ def test_the_datasheet_is_near_the_fitted_decode_step() -> None:
             assert assumed.step((), batch, batch * context)[0] == pytest.approx(expected, rel=error)
 
 
-def test_nothing_of_a_datasheet_or_of_prefill_is_inside_the_measured_range() -> None:
+def test_what_is_assumed_is_outside_the_measured_range() -> None:
     assert build_cost("auto", LLAMA, H100).step((), 8, 8000)[1]
-    assert not build_cost("auto", LLAMA, H100).step([(512, 0)], 8, 8000)[1]
-    assert not build_cost("auto", LLAMA, H100).step((), 512, 8000)[1]
+    assert build_cost("auto", LLAMA, H100).step([(512, 0)], 0, 0)[1]
+    assert not build_cost("auto", LLAMA, H100).step([(512, 512)], 0, 0)[1], "past: assumed"
+    assert not build_cost("auto", LLAMA, H100).step([(512, 0)], 8, 8000)[1], "mixed: assumed"
+    assert not build_cost("auto", LLAMA, H100).step((), 513, 8000)[1]
     assert not build_cost("datasheet", LLAMA, H100).step((), 8, 8000)[1]
 
 
 def test_terms_scale_with_what_drives_them() -> None:
     base = build_cost("auto", LLAMA, H100)
     fp8_kv = build_cost("auto", LLAMA, H100, kv_dtype="fp8")
-    assert 2 * fp8_kv.attention[0].decode_per_context_ps == base.attention[0].decode_per_context_ps
+    halved = base.attention[0].decode_per_context_ps
+    assert 2 * fp8_kv.attention[0].decode_per_context_ps == pytest.approx(halved, abs=1)
     assert fp8_kv.gemm == base.gemm
     fp8 = build_cost("auto", LLAMA, H100, weight_dtype="fp8")
-    assert 2 * fp8.gemm.pieces[0][0] == base.gemm.pieces[0][0]
+    floor_ps = 32e6 * load_bundled_profile("h100-sxm").layer_floor_us
+    less_ps = (base.gemm.pieces[0][0] - floor_ps) / 2 + floor_ps
+    assert floor_ps > 0
+    assert fp8.gemm.pieces[0][0] == pytest.approx(less_ps, abs=1)
     split = build_cost("auto", LLAMA, H100, tp=2)
-    assert 2 * split.gemm.pieces[0][0] == base.gemm.pieces[0][0]
+    assert split.gemm.pieces[0][0] == pytest.approx(less_ps, abs=1)
     assert split.all_reduce.at(1) > 0
     copied = build_cost("auto", LLAMA, H100, tp=16)
     assert copied.attention[0].decode_per_context_ps * 8 == pytest.approx(
@@ -88,7 +100,7 @@ def test_terms_scale_with_what_drives_them() -> None:
         4 * base.attention[0].decode_per_context_ps, abs=4
     )
     slower = build_cost("auto", LLAMA, H100, attention_factor=1.25)
-    assert slower.attention[0].decode_ps * 4 == base.attention[0].decode_ps * 5
+    assert slower.attention[0].decode_ps == pytest.approx(1.25 * base.attention[0].decode_ps, abs=1)
 
 
 def test_factors_by_memory_layout(tmp_path: Path) -> None:
@@ -124,17 +136,71 @@ def test_errors_name_the_choices() -> None:
         build_cost("auto", LLAMA, H100, attention_factor=0)
 
 
+def test_the_profile_of_the_nearest_layer_is_taken() -> None:
+    def profile_of(model: str, card: str) -> str:
+        return build_cost("auto", load_model(model), load_hardware(card)).name.split(" profile")[0]
+
+    assert profile_of("llama-3.1-8b", "h100-sxm") == "h100-sxm"
+    assert profile_of("llama-3.1-70b", "h100-sxm") == "h100-sxm-llama-2-70b"
+    assert profile_of("qwen2.5-72b", "a100-sxm") == "a100-sxm-llama-3-70b"
+    assert profile_of("qwen3-30b-a3b", "rtx-pro-6000") == "rtx-pro-6000-qwen3-30b-a3b"
+    assert profile_of("gpt-oss-20b", "rtx-pro-6000") == "rtx-pro-6000-qwen3-30b-a3b"
+    assert profile_of("mixtral-8x7b", "h100-sxm").startswith("h100-sxm")
+    assert find_profile("auto", H100).name == "h100-sxm"
+    with pytest.raises(ValueError, match="no profile is shipped for t4; there is one for a100-sxm"):
+        build_cost("profile", LLAMA, load_hardware("t4"))
+
+
+def test_a_measured_split_is_not_split_again() -> None:
+    whole = load_bundled_profile("h100-sxm")
+    half = replace(whole, tp=2)
+    deployment = Deployment(LLAMA, H100, tp=2)
+    cost = scale_profile(half, deployment, name="half", overlap=False)
+    alone = scale_profile(whole, Deployment(LLAMA, H100), name="whole", overlap=False)
+    assert deployment.matches(half)
+    assert not deployment.matches(whole)
+    assert cost.gemm == alone.gemm
+    assert cost.attention == alone.attention
+    assert cost.head_ps == alone.head_ps
+
+
+def test_all_reduces_are_those_measured_for_the_number_of_cards() -> None:
+    term = load_bundled_profile("h100-sxm").all_reduce["4"]
+    cost = build_cost("auto", LLAMA, H100, tp=4).all_reduce
+    size, us = next((size, us) for size, us in term.knots if size >= 8192 * 16)
+    assert size % 8192 == 0
+    assert cost.at(size // 8192) == pytest.approx(64e6 * us, rel=1e-6)
+    assumed = build_cost("auto", LLAMA, H100, tp=16).all_reduce
+    assert assumed.pieces, "16 cards were not measured: from the link"
+
+
+def test_experts_of_a_profile_with_experts() -> None:
+    model = load_model("qwen3-30b-a3b")
+    profile = load_bundled_profile("rtx-pro-6000-qwen3-30b-a3b")
+    assert model.experts is not None
+    assert profile.experts is not None
+    gemm = build_cost("auto", model, load_hardware("rtx-pro-6000")).gemm
+    term, layers = profile.experts, model.num_layers
+    for tokens in (1, 16, 64):
+        read = term.base_us + term.per_expert_us * model.experts.distinct(tokens)
+        dense = max(us + slope * tokens for us, slope in profile.gemm.pieces)
+        expected = layers * (dense + read + term.per_token_us * tokens)
+        assert gemm.at(tokens) == pytest.approx(1e6 * expected, rel=0.02)
+    assert Deployment(model, load_hardware("rtx-pro-6000")).matches(profile)
+
+
 def test_experts_read_more_weights_the_more_tokens_there_are() -> None:
     model = load_model("mixtral-8x7b")
-    gemm = build_cost("auto", model, H100).gemm
+    gemm = build_cost("h100-sxm", model, H100).gemm
     assert model.experts is not None
     assert model.experts.distinct(1) == pytest.approx(2)
     assert gemm.at(1) < gemm.at(4) < gemm.at(16) < gemm.at(4096) < gemm.at(40_000)
-    dense_ps = build_cost("auto", load_model("llama-3.1-8b"), H100).gemm.at(1)
+    floor_ps = 32e6 * load_bundled_profile("h100-sxm").layer_floor_us
+    dense_ps = build_cost("h100-sxm", LLAMA, H100).gemm.at(1) - floor_ps
     share = (model.params.layer_linear - 32 * 6 * model.experts.params_each) / (
         LLAMA.params.layer_linear
     )
-    assert gemm.at(1) == pytest.approx(dense_ps * share, rel=0.01)
+    assert gemm.at(1) == pytest.approx(floor_ps + dense_ps * share, rel=0.01)
 
 
 def test_windows_latents_and_states_have_terms_of_their_own() -> None:

@@ -75,6 +75,8 @@ costs = st.builds(
         | st.tuples(st.integers(0, 300), st.integers(0, 300)).map(sorted).map(tuple),
         step_tokens=st.none() | span,
         prefill_tokens=st.none() | span,
+        prefill_past=st.none() | span,
+        mixed_decodes=st.none() | span,
     ),
 )
 
@@ -139,6 +141,18 @@ def test_ranges_cut_a_run_so_that_inside_is_one_answer() -> None:
     assert not cost.step([(4, 0)], 0, 0)[1], "prefill was not measured"
 
 
+def test_past_and_mixed_steps_have_ranges_of_their_own() -> None:
+    measured = MeasuredRanges(
+        batch=(1, 8), total_context=(1, 99), step_tokens=(1, 8), prefill_tokens=(1, 20),
+        prefill_past=(0, 10), mixed_decodes=(1, 2),
+    )  # fmt: skip
+    cost = make_cost(measured=measured)
+    assert cost.step([(4, 10)], 2, 50)[1]
+    assert not cost.step([(4, 11)], 2, 50)[1]
+    assert not cost.step([(4, 10)], 3, 50)[1]
+    assert cost.step((), 3, 50)[1]
+
+
 def test_each_term_of_a_mixed_step() -> None:
     group = make_group(
         decode_ps=10**9,
@@ -155,7 +169,8 @@ def test_each_term_of_a_mixed_step() -> None:
     assert prefill == 102
     gemm = max(100 + 6, 10 * 6)
     assert cost.step([(4, 20)], 2, 50)[0] == gemm + prefill + 5 * 2 + 7 * 50
-    assert cost.step([(4, 20), (1, 0)], 0, 0)[0] == 105 + prefill + max(2, 5 + 1 // 2)
+    both = max(1 + (20 + 4 + 1), 2 + 3 * 5 + (2 * 4 * 20 + 16 + 1) // 2)
+    assert cost.step([(4, 20), (1, 0)], 0, 0)[0] == 105 + both, "one call, one floor"
 
 
 def test_a_window_charges_its_own_context_in_a_step() -> None:
@@ -179,7 +194,7 @@ def test_a_window_charges_its_own_context_in_a_step() -> None:
 )
 def test_prefill_under_a_window_of_eight(chunk: int, past: int, doubled_area: int) -> None:
     group = make_group(area_fs=1000, window=8)
-    assert group.prefill(chunk, past) == doubled_area
+    assert group.prefill([(chunk, past)]) == doubled_area
 
 
 def test_a_table_is_linear_between_knots_and_goes_on_with_its_last_slope() -> None:

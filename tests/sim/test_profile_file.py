@@ -22,23 +22,28 @@ def values() -> dict[str, Any]:
 
 
 def test_the_shipped_profiles() -> None:
-    assert {"a100-sxm", "h100-sxm"} <= set(bundled_profiles())
+    cards = {"a100-sxm", "h100-sxm", "l40s", "rtx-4090", "rtx-pro-6000"}
+    assert cards <= set(bundled_profiles()), "each card's 8B profile bears the card's name"
     for name in bundled_profiles():
         profile = load_bundled_profile(name)
-        assert profile.name == profile.hardware == name
-        assert profile.assumed
+        assert profile.name == name
+        assert name in {profile.hardware, f"{profile.hardware}-{profile.model.name}"}
         assert "assumed" in profile.fidelity
-        assert profile.measured.prefill_tokens is None
+        assert {"layer", "decode_attention", "prefill_attention"} <= set(profile.hold_out)
+        assert profile.measured.prefill_tokens is not None
+        assert (profile.measured.mixed_decodes is None) == any(
+            sentence.startswith("mixed steps: ") for sentence in profile.assumed
+        )
 
 
-def test_numbers_of_the_h100_profile() -> None:
+def test_numbers_of_the_h100_profile_are_physical() -> None:
     profile = load_bundled_profile("h100-sxm")
-    assert profile.gemm.pieces[:2] == ((186.0, 0.13), (154.0, 0.30))
-    assert profile.decode_attention.per_call_us == 12.2
-    assert profile.decode_attention.per_request_us == pytest.approx(0.0145 * 8)
-    kv_bytes_per_token_and_layer = 2 * 8 * 128 * 2
-    bandwidth = kv_bytes_per_token_and_layer / profile.decode_attention.per_token_us * 1e6
-    assert bandwidth / 3.35e12 == pytest.approx(0.91, rel=1e-4)
+    bandwidth_us, peak_us = 3.35e6, 989e6
+    weights_us, flop_us = profile.gemm.pieces[0][0], profile.gemm.pieces[1][1]
+    assert 0.7 < 2 * profile.model.layer_params / weights_us / bandwidth_us < 0.9
+    assert 0.6 < 2 * profile.model.layer_params / flop_us / peak_us < 0.9
+    assert 10 < profile.decode_attention.per_call_us < 20
+    assert 0.85 < 4096 / profile.decode_attention.per_token_us / bandwidth_us < 1
     assert profile.host.per_step_us == 300
 
 
@@ -47,6 +52,15 @@ def test_a_file_comes_back_equal(tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text(dump_profile(profile), encoding="utf-8")
     assert load_profile(file) == profile
+
+
+def test_what_a_profile_of_one_card_and_a_dense_model_may_leave_out(
+    values: dict[str, Any],
+) -> None:
+    del values["tp"], values["experts"], values["all_reduce"], values["model"]["num_experts"]
+    profile = parse_profile(json.dumps(values), "mine")
+    assert (profile.tp, profile.experts, profile.all_reduce) == (1, None, {})
+    assert profile.model.num_experts == 0
 
 
 def test_factors_by_memory_layout_are_optional_and_come_back(values: dict[str, Any]) -> None:
@@ -94,6 +108,11 @@ def broken(values: dict[str, Any], path: str, value: object) -> str:
         ("attention_factor.paged-16", "x", "attention_factor: paged-16='x' is not a number"),
         ("format", "kvsim-profile/9", "this version reads 'kvsim-profile/1'"),
         ("source", None, "'source' is missing"),
+        ("tp", 0, "tp=0 must be at least 1"),
+        ("experts", 3, "experts: must be an object"),
+        ("all_reduce.1", {}, "all_reduce: '1' is not a number of cards"),
+        ("all_reduce.2", {}, "all_reduce: 2: 'pieces' is missing"),
+        ("hold_out.layer.median", -1, "hold_out: layer: median=-1 must be finite and >= 0"),
     ],
 )
 def test_what_is_wrong_is_named(

@@ -1,0 +1,229 @@
+"""How far fitted profiles can be trusted, against tables they were not fitted to.
+
+    python benchmarks/calibration.py TABLES [CHECK ...]
+
+TABLES is the folder that ``python -m kvsim.calibrate.shipped`` takes. Checks: ``fractions``
+(datasheet fractions of other cards), ``shapes`` (other models derived from one profile), ``ranks``
+(a split derived from one rank), ``prefills`` (several prefills in a call), ``design`` (fits to the
+33-point design only), ``engine`` (whole-engine rows of Llama-3.1-70B on 2-8 H100). The tables in
+docs/validation.md are their output.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from kvsim.calibrate import blocks
+from kvsim.calibrate.design import from_design
+from kvsim.calibrate.hold_out import hold_out_of
+from kvsim.calibrate.loads import prefill_pieces
+from kvsim.calibrate.points import Points
+from kvsim.calibrate.shipped import RECIPES, measurements_of
+from kvsim.calibrate.sources import read_measurements
+from kvsim.calibrate.sources.request import ReadRequest
+from kvsim.sim.deployment import Deployment
+from kvsim.sim.hardware import load_hardware
+from kvsim.sim.models import load_model
+from kvsim.sim.profile_file import load_bundled_profile
+from kvsim.sim.profile_scale import scale_profile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsim.calibrate.measurements import Measurements
+    from kvsim.sim.profile import HoldOut, Profile
+    from kvsim.sim.profile_cost import ProfileCost
+
+PS_PER_US = 10**6
+QUEUED_TTFT_MS = 5000
+DENSE = ("a100-sxm", "h100-sxm", "l40s", "rtx-4090", "rtx-pro-6000")
+SHAPES = ("llama-3.2-3b", "qwen2.5-14b", "qwen2.5-32b", "llama-3.1-70b")
+
+
+def percent(found: HoldOut) -> str:
+    return f"{100 * found.median:.1f}/{100 * found.p90:.1f} ({found.points})"
+
+
+def fractions_of(profile: Profile) -> NDArray[np.float64]:
+    """Fractions of bandwidth for weights and for KV, and of peak."""
+    card, shape = load_hardware(profile.hardware), profile.model
+    rate, peak = card.bandwidth_bytes_per_s / 1e6, card.peak("bf16") / 1e6
+    return np.array(
+        [
+            2 * shape.layer_params / profile.gemm.pieces[0][0] / rate,
+            2 * shape.kv_values / profile.decode_attention.per_token_us / rate,
+            2 * shape.layer_params / profile.gemm.pieces[1][1] / peak,
+        ]
+    )
+
+
+def decode_steps(measured: Measurements) -> tuple[Points, NDArray[np.float64]]:
+    """Clean decode points with a measured layer, and layer plus attention in us."""
+    layer = blocks.layer_points(measured.layer)
+    served, tiny = blocks.decode_parts(measured)
+    points = served.and_then(tiny)
+    points = points.where(
+        np.isin(points["batch"], layer["tokens"])
+        & (points["batch"] <= blocks.MAX_STEP_BATCH)
+        & (points["context"] >= blocks.MIN_STEP_CONTEXT)
+    )
+    at = np.searchsorted(layer["tokens"], points["batch"])
+    return points, layer.us[at] + points.us
+
+
+def by_fractions(
+    profile: Profile, points: Points, fractions: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Layer plus attention in us from fractions of the datasheet, 12 us for the call."""
+    card, shape = load_hardware(profile.hardware), profile.model
+    rate, peak = card.bandwidth_bytes_per_s / 1e6, card.peak("bf16") / 1e6
+    weights, kv, arithmetic = fractions
+    layer = np.maximum(
+        2 * shape.layer_params / weights / rate,
+        2 * shape.layer_params * points["batch"] / arithmetic / peak,
+    )
+    attention = 12 + 2 * shape.kv_values * points["batch"] * points["context"] / kv / rate
+    return np.asarray(layer + attention)
+
+
+def check_fractions(tables: Path) -> None:
+    print("| card | weights, KV, peak of its own | others' | 0.69, 0.84, 0.5 | raw |")
+    own = {name: fractions_of(load_bundled_profile(name)) for name in DENSE}
+    for recipe in RECIPES:
+        if recipe.name not in DENSE:
+            continue
+        points, us = decode_steps(measurements_of(recipe, tables))
+        profile = load_bundled_profile(recipe.name)
+        others = np.mean([own[name] for name in DENSE if name != recipe.name], axis=0)
+        cells = [
+            percent(hold_out_of(by_fractions(profile, points, fractions), us))
+            for fractions in (others, np.array([0.69, 0.84, 0.5]), np.ones(3))
+        ]
+        shown = ", ".join(f"{value:.2f}" for value in own[recipe.name])
+        print(f"| {recipe.name} | {shown} | " + " | ".join(cells) + " |")
+
+
+def kernel_us(cost: ProfileCost, points: Points, layers: int) -> NDArray[np.float64]:
+    """Layer plus decode attention of one layer, us."""
+    group = cost.attention[0]
+    ps = [
+        cost.gemm.at(int(batch))
+        + group.decode_ps
+        + group.decode_per_request_ps * batch
+        + group.decode_per_context_ps * batch * context
+        for batch, context in zip(points["batch"], points["context"], strict=True)
+    ]
+    return np.array(ps) / PS_PER_US / layers
+
+
+def check_shapes(tables: Path) -> None:
+    print("| model | " + " | ".join(("a100-sxm", "h100-sxm", "l40s")) + " |")
+    for name in SHAPES:
+        cells = []
+        for card in ("a100-sxm", "h100-sxm", "l40s"):
+            folder = tables / "aiconfigurator" / card.replace("-", "_")
+            model = load_model(name)
+            measured = read_measurements("aiconfigurator", ReadRequest((folder,), model))
+            points, us = decode_steps(measured)
+            deployment = Deployment(model, load_hardware(card))
+            cost = scale_profile(load_bundled_profile(card), deployment, name="", overlap=False)
+            cells.append(percent(hold_out_of(kernel_us(cost, points, model.num_layers), us)))
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def check_ranks(tables: Path) -> None:
+    print("| layer of | tp 2 | tp 4 | tp 8 |")
+    for name, card, file in (
+        ("llama-3-70b", "a100-sxm", "compute__a100__meta-llama__Meta-Llama-3-70B__mlp.csv.gz"),
+        ("llama-2-70b", "h100-sxm", "compute__h100__meta-llama__Llama-2-70b-hf__mlp.csv.gz"),
+    ):
+        model, cells = load_model(name), []
+        for tp in (2, 4, 8):
+            request = ReadRequest((tables / "vidur" / file,), model, tp)
+            layer = read_measurements("vidur", request).layer
+            cost = scale_profile(
+                load_bundled_profile(f"{card}-{name}"),
+                Deployment(model, load_hardware(card), tp),
+                name="",
+                overlap=False,
+            )
+            ps = np.array([cost.gemm.at(int(tokens)) for tokens in layer["tokens"]])
+            cells.append(percent(hold_out_of(ps / PS_PER_US / model.num_layers, layer.us)))
+        print(f"| {name} on {card} | " + " | ".join(cells) + " |")
+
+
+def check_prefills(tables: Path) -> None:
+    print("| card | one call | sum of single calls |")
+    for recipe in RECIPES:
+        if recipe.name not in ("a100-sxm", "h100-sxm", "l40s"):
+            continue
+        points = blocks.prefill_points(measurements_of(recipe, tables).prefill_attention)
+        fit = blocks.fit_prefill(points)
+        several = points["requests"] > 1
+        together = hold_out_of(fit.unseen_us[several], points.us[several])
+        points = points.where(several)
+        single = Points({**points.loads, "requests": np.ones(len(points))}, points.us)
+        alone = points["requests"] * fit.fit.predict(prefill_pieces(single))
+        print(f"| {recipe.name} | {percent(together)} | {percent(hold_out_of(alone, points.us))} |")
+
+
+def check_design(tables: Path) -> None:
+    print("| profile | layer | decode_attention | prefill_attention | mixed_attention |")
+    for recipe in RECIPES:
+        found = from_design(measurements_of(recipe, tables))
+        cells = [
+            percent(found[block]) if block in found else "-"
+            for block in ("layer", "decode_attention", "prefill_attention", "mixed_attention")
+        ]
+        print(f"| {recipe.name} | " + " | ".join(cells) + " |")
+
+
+def check_engine(tables: Path) -> None:
+    """FP8 rows of vLLM; a request in flight for each of the concurrency, prompts in between.
+
+    A decode step at the mean context, and the share of it that prefills take: every answer of
+    ``osl`` tokens brings one prompt of ``isl`` into the batch.
+    """
+    rows = pd.read_csv(tables / "aiconfigurator/end_to_end/silicon_sample_h100.csv.gz")
+    rows = rows[(rows["model_path"] == "meta-llama/Llama-3.1-70B") & (rows["mode"] == "agg")]
+    model, card = load_model("llama-3.1-70b"), load_hardware("h100-sxm")
+    queued = rows["silicon_ttft_ms"] > QUEUED_TTFT_MS
+    print(f"{queued.sum()} rows with TTFT above 5 s left out: not all requests ran at once")
+    rows = rows[~queued]
+    print("| tp | rows | TPOT, median signed | TPOT, median absolute | worst |")
+    for tp in (2, 4, 8):
+        deployment = Deployment(model, card, tp, weight_dtype="fp8")
+        profile = load_bundled_profile("h100-sxm-llama-2-70b")
+        cost = scale_profile(profile, deployment, name="", overlap=True)
+        errors = []
+        for row in rows[rows["tp_size"] == tp].itertuples():
+            batch, isl, osl = (int(getattr(row, key)) for key in ("batch_size", "isl", "osl"))
+            context = batch * (isl + osl // 2)
+            step_ms = cost.step((), batch, context)[0] / 1e9
+            prefill_ms = cost.step([(isl, 0)], batch - 1, context)[0] / 1e9 - step_ms
+            tpot_ms = step_ms + prefill_ms * batch / osl
+            errors.append(tpot_ms / float(str(row.silicon_tpot_ms)) - 1)
+        found = np.array(errors)
+        print(f"| {tp} | {len(found)} | {100 * np.median(found):+.1f} %"
+              f" | {100 * np.median(np.abs(found)):.1f} %"
+              f" | {100 * found[np.argmax(np.abs(found))]:+.1f} % |")  # fmt: skip
+
+
+CHECKS = {
+    "fractions": check_fractions,
+    "shapes": check_shapes,
+    "ranks": check_ranks,
+    "prefills": check_prefills,
+    "design": check_design,
+    "engine": check_engine,
+}
+
+if __name__ == "__main__":
+    for chosen in sys.argv[2:] or list(CHECKS):
+        print(f"\n{chosen}")
+        CHECKS[chosen](Path(sys.argv[1]))

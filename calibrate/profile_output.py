@@ -1,0 +1,35 @@
+"""Write a profile so that a reader never meets half of one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsim.sim.profile_file import dump_profile
+
+if TYPE_CHECKING:
+    from kvsim.sim.profile import Profile
+
+
+def check_output(path: Path) -> None:
+    """Refuse, before any work, a place that cannot hold a profile. Raises ``ValueError``."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; --out is the file of the profile")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}")
+
+
+def write_profile(profile: Profile, path: Path) -> None:
+    """Write under a temporary name in the same folder, then rename over ``path``."""
+    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(dump_profile(profile))
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,48 @@
+"""The shipped profiles are what their tables give, and keep the errors they state."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from kvsim.calibrate.shipped import RECIPES, Recipe, error_rows, fit_recipe
+from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile
+
+
+def test_each_shipped_profile_has_a_recipe() -> None:
+    assert {recipe.name for recipe in RECIPES} == set(bundled_profiles())
+
+
+def test_the_table_of_errors_marks_what_missed_its_gate() -> None:
+    rows = error_rows([load_bundled_profile("l40s"), load_bundled_profile("rtx-4090")])
+    assert len(rows) == 4
+    assert "!" in rows[2]
+    assert "!" not in rows[3]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_tables_give_the_shipped_profile(recipe: Recipe, shared: Path) -> None:
+    tables = shared / "profiles"
+    if not tables.is_dir():
+        pytest.skip(f"published tables are not here: {tables} is absent")
+    found, committed = fit_recipe(recipe, tables), load_bundled_profile(recipe.name)
+    texts = [json.loads(json.dumps(dataclasses.asdict(profile))) for profile in (found, committed)]
+    assert_close(*texts)
+
+
+def assert_close(found: object, committed: object, where: str = "") -> None:
+    """Equal but for the last digits, which are the solver's."""
+    if isinstance(found, dict):
+        assert isinstance(committed, dict)
+        assert found.keys() == committed.keys(), where
+        for key, value in found.items():
+            assert_close(value, committed[key], f"{where}.{key}")
+    elif isinstance(found, list):
+        assert isinstance(committed, list)
+        for index, (left, right) in enumerate(zip(found, committed, strict=True)):
+            assert_close(left, right, f"{where}[{index}]")
+    elif isinstance(found, float):
+        assert found == pytest.approx(committed, rel=0.01, abs=2e-3), where
+    else:
+        assert found == committed, where

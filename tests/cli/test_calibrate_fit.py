@@ -1,0 +1,102 @@
+"""``kvsim calibrate fit``: the table it prints, the file it writes, one sentence for bad input."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from kvsim.cli.main import main
+from kvsim.sim.profile_file import load_profile
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """Whole steps of one card: 40 ms + 0.2 ms a request."""
+    rows = [
+        {"model": "llama2-70b", "hardware": "h100-80gb", "prompt_size": p, "batch_size": b,
+         "token_size": 128, "tensor_parallel": 4, "token_time": 40 + 0.2 * b + 0.001 * b * p,
+         "prompt_time": max(80, 10 + 0.1 * p * b)}
+        for p in (128, 512, 2048)
+        for b in (1, 4, 16, 64)
+    ]  # fmt: skip
+    file = tmp_path / "steps.csv"
+    pd.DataFrame(rows).to_csv(file, index=False)
+    return file
+
+
+def options(steps: Path, *more: str) -> list[str]:
+    start = ["calibrate", "fit", str(steps), "--format", "splitwise", "--model", "llama-2-70b"]
+    return [*start, "--tp", "4", *more]
+
+
+def test_it_prints_terms_errors_and_assumptions(
+    steps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "mine.json"
+    assert main(options(steps, "--out", str(out))) == 0
+    shown = capsys.readouterr().out
+    assert "llama-2-70b on h100-sxm, one of 4 ranks" in shown
+    assert "decode_step" in shown
+    assert "5/10 % passed" in shown
+    assert "condition" in shown
+    assert "host term" in shown
+    assert max(len(line) for line in shown.splitlines()) <= 90
+    profile = load_profile(out)
+    assert (profile.name, profile.tp) == ("h100-sxm-llama-2-70b", 4)
+    assert profile.hold_out["decode_step"].median < 0.01
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_profile_is_a_cost_source(
+    steps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "mine.json"
+    main(options(steps, "--out", str(out)))
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,100,20\n", "utf-8")
+    capsys.readouterr()
+    run = ["simulate", str(trace), "--model", "llama-2-70b", "--tp", "4", "--hardware", "h100-sxm"]
+    assert main([*run, "--set", f"cost.source={out}", "--out", str(tmp_path / "run")]) == 0
+    assert "decode steps, prefill steps fitted" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_large_error_is_warned_about(steps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.read_csv(steps)
+    table["token_time"] *= [1, 2, 3] * 4
+    table.to_csv(steps, index=False)
+    assert main(options(steps)) == 0
+    shown = capsys.readouterr().out
+    assert "MISSED warning: above 10 %" in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--model", "llama-2-70x"], "nearest is 'llama-2-70b'"),
+        (["--model", "llama-3.1-8b"], "no rows of llama-3.1-8b on h100-sxm"),
+        (["--tp", "3"], "tp=3 does not divide the 64 attention heads"),
+        (["--tp", "2"], "no rows for tp=2; there are those of tp 4"),
+        (["--hardware", "h100"], "nearest is 'h100-pcie' or 'h100-sxm'"),
+        (["--hardware", "l40s"], "none of l40s"),
+        (["--format", "vidur"], "no Vidur table by its file name"),
+        (["--out", "nowhere/mine.json"], "there is no folder nowhere"),
+        (["--out", "."], "is a folder; --out is the file of the profile"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    steps: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(options(steps, *more)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("kvsim: ")
+    assert error.count("\n") == 1
+
+
+def test_a_misspelt_format_names_the_nearest(
+    steps: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(options(steps, "--format", "splitwize"))
+    assert stopped.value.code == 2
+    assert "did you mean 'splitwise'?" in capsys.readouterr().err
