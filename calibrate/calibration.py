@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.decoder_shape import decoder_shape
-from kvsim.calibrate.measure.bench import ROTATE_BEYOND, KernelBench
+from kvsim.calibrate.measure.bench import KernelBench
+from kvsim.calibrate.measure.buffers import ROTATE_BEYOND, Buffers
 from kvsim.calibrate.measure.device import (
     DTYPES,
     clock_state,
@@ -211,7 +212,7 @@ def plan_calibration(wish: Wish) -> Calibration:
         "kernels": _kernels(device),
         "device": facts.to_json(),
     }
-    bench = KernelBench(
+    buffers = Buffers(
         shape,
         device=device,
         dtype=dtype,
@@ -227,7 +228,7 @@ def plan_calibration(wish: Wish) -> Calibration:
         dtype=dtype,
         points=points,
         setup=setup,
-        bench=bench,
+        bench=KernelBench(buffers),
         timer=timer,
         rules=Rules(timing, wish.max_drift),
     )

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kvsim.calibrate.measure.bench import KernelBench
+from kvsim.calibrate.measure.buffers import Buffers
 from kvsim.calibrate.measure.device import facts_of, find_device
 from kvsim.calibrate.measure.points import Limits, Point, copies, grid, hold_outs, layouts
 from kvsim.calibrate.measure.timing import timer_of
@@ -23,9 +24,8 @@ POINTS = [
 
 @pytest.fixture(scope="module")
 def bench() -> KernelBench:
-    return KernelBench(
-        SHAPE, device=torch.device("cpu"), dtype="fp32", block_size=16, cache_bytes=100_000
-    )
+    cpu = torch.device("cpu")
+    return KernelBench(Buffers(SHAPE, device=cpu, dtype="fp32", block_size=16, cache_bytes=100_000))
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.key)
