@@ -26,6 +26,7 @@ _GATES: Final = {
     "decode_attention": Gate(0.05, 0.20),
     "layer": Gate(0.05, 0.20),
     "prefill_attention": Gate(0.05, 0.20),
+    "experts": Gate(0.05, 0.20),
 }
 _L40S_PREFILL: Final = Gate(0.09, 0.30)
 

@@ -23,19 +23,19 @@ def fit_lines(calibration: Calibration) -> list[str]:
         *wrapped("of", f"{profile.model.name} on {profile.hardware}{split}, one layer"),
         *wrapped("from", profile.source),
         "",
-        f"{'term':<38}{'value':>11} {'+-':>8}  {'unit':<11}reading",
+        f"{'term':<22}{'value':>10}{'+-':>9}  {'unit':<11}reading",
     ]
     rows = readings(calibration)
     for found in calibration.fits:
         condition = f"condition {found.fit.condition:,.0f}, {found.fit.num_points:,} points"
-        lines.append(f"{found.block:<38}{condition}")
+        lines.append(f"{found.block:<22}{condition:>19}")
         lines += [_term_line(row) for row in rows if row.block == found.block]
     return [*lines, "", *error_lines(profile), "", *_assumed_lines(profile)]
 
 
 def _term_line(row: Reading) -> str:
     share = f"{100 * row.standard_error / row.value:.1f} %" if row.value else "-"
-    return f"  {row.name:<36}{number(row.value):>11} {share:>8}  {row.unit:<11}{row.says}".rstrip()
+    return f"  {row.name:<20}{number(row.value):>10}{share:>9}  {row.unit:<11}{row.says}".rstrip()
 
 
 def error_lines(profile: Profile) -> list[str]:

@@ -91,22 +91,25 @@ class GroupAttention(NamedTuple):
         """
         reach = queries = area = 0
         for chunk, past in chunks:
-            seen, pairs = self._seen(chunk, past)
-            reach, queries, area = reach + seen, queries + chunk, area + pairs
+            queries += chunk
+            if self.window is None or past + chunk <= self.window:
+                reach += past + chunk
+                area += chunk * (2 * past + chunk)
+            else:
+                seen, pairs = _under_window(chunk, past, self.window)
+                reach, area = reach + seen, area + pairs
         return max(
             self.reach_ps + self.reach_per_token_ps * reach,
             self.base_ps + self.per_token_ps * queries + self.area_fs * area // FS_PER_PS,
         )
 
-    def _seen(self, chunk: int, past: int) -> tuple[int, int]:
-        """Keys read by one request, and its doubled area."""
-        window = self.window
-        if window is None or past + chunk <= window:
-            return past + chunk, chunk * (2 * past + chunk)
-        if past >= window:
-            return window + chunk, 2 * chunk * window
-        growing = window - past
-        return past + chunk, growing * (2 * past + growing) + 2 * (chunk - growing) * window
+
+def _under_window(chunk: int, past: int, window: int) -> tuple[int, int]:
+    """Keys that one request reads, and its doubled area, where the chunk outgrows the window."""
+    if past >= window:
+        return window + chunk, 2 * chunk * window
+    growing = window - past
+    return past + chunk, growing * (2 * past + growing) + 2 * (chunk - growing) * window
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,12 @@
 """Tables of NVIDIA's aiconfigurator (times in ms): attention, products by shape, all-reduce.
 
-``<card>/<family>/<framework>-<version>-<table>.csv.gz``; a table is recognised by its columns.
-Where a folder holds several frameworks, vLLM's newest tables are taken. Products are summed over
+Products are summed over
 the shapes of the model's layer; the head is the largest product, scaled (no sampler). Past is
 always 0 in the prefill table, and no mixed batch was measured.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,27 +14,18 @@ import numpy as np
 from kvsim.calibrate.layer_shapes import Shape, ShapeTable, layer_shapes
 from kvsim.calibrate.measurements import Measurements
 from kvsim.calibrate.points import Points, no_points
-from kvsim.calibrate.sources.cards import one_card
-from kvsim.calibrate.sources.table import columns_of, points_of, read_table
+from kvsim.calibrate.sources.aiconfigurator_tables import card_tables
+from kvsim.calibrate.sources.table import points_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
     from kvsim.calibrate.sources.request import ReadRequest
 
 _US_PER_MS: Final = 1000.0
+_ENGINES: Final = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 _VALUE_BYTES: Final = 2
 _RANKS: Final = (1, 2, 4, 8)
-_HEADS: Final = ("num_heads", "num_key_value_heads", "head_dim", "attn_dtype", "kv_cache_dtype")
-_COLUMNS: Final = {
-    "decode": ("batch_size", "step", *_HEADS),
-    "prefill": ("batch_size", "isl", "step", *_HEADS),
-    "gemm": ("gemm_dtype", "m", "n", "k"),
-    "all_reduce": ("allreduce_dtype", "num_gpus", "message_size", "backend"),
-}
-_MARK: Final = {"decode": "generation_attention", "prefill": "context_attention", "gemm": "gemm"}
 _SMALLEST_SHAPE: Final = 2048
 """Shapes below it in n or k are no layer of the models people serve."""
 
@@ -46,9 +35,7 @@ def read(request: ReadRequest) -> Measurements:
 
     Raises ``ValueError`` where no table fits.
     """
-    tables = _tables(request)
-    devices = {str(d) for t in tables.values() for d in t["device"].unique()}
-    card = one_card(devices, request.hardware, request.where)
+    card, tables = card_tables(request)
     for kind in ("decode", "prefill"):
         if kind in tables:
             tables[kind] = _of_model(tables[kind], kind, request)
@@ -60,7 +47,11 @@ def read(request: ReadRequest) -> Measurements:
     )
     shapes = _shape_table(tables)
     layer, left_out, head = _products(shapes, request)
-    version = sorted({str(v) for t in tables.values() for v in t["version"].unique()})
+    engines = {
+        f"{_ENGINES.get(str(name).lower(), name)} {version}"
+        for table in tables.values()
+        for name, version in table[["framework", "version"]].drop_duplicates().to_numpy()
+    }
     return Measurements(
         hardware=card,
         model=request.model,
@@ -68,7 +59,7 @@ def read(request: ReadRequest) -> Measurements:
         source=(
             "aiconfigurator-core 0.12.0 (Apache-2.0, NVIDIA), tables "
             + ", ".join(sorted(tables))
-            + f" of vLLM {', '.join(version)}, bf16"
+            + f" of {', '.join(sorted(engines))}, bf16"
         ),
         kernels={
             name: ", ".join(sorted({str(k) for k in table["kernel_source"].unique()}))
@@ -86,53 +77,6 @@ def read(request: ReadRequest) -> Measurements:
             "head: the largest product of the table, scaled to the vocabulary; no sampler",
         ),
     )
-
-
-def _tables(request: ReadRequest) -> dict[str, pd.DataFrame]:
-    """The table of each kind; bf16 rows only."""
-    files = request.files()
-    preferred = [file for file in files if file.name.startswith("vllm-")] or files
-    chosen: dict[str, Path] = {}
-    for file in sorted(preferred, key=_version):
-        kind = _kind(file)
-        if kind is not None:
-            chosen[kind] = file
-    if not chosen:
-        wanted = "; ".join(f"{kind}: {', '.join(c)}" for kind, c in _COLUMNS.items())
-        raise ValueError(f"{request.where}: no aiconfigurator table; its columns are {wanted}")
-    tables = {}
-    for kind, file in chosen.items():
-        columns = _COLUMNS[kind]
-        numbers = [c for c in columns if not c.endswith("dtype") and c != "backend"]
-        table = read_table(
-            file,
-            (*columns, "device", "version", "kernel_source", "latency"),
-            (*numbers, "latency"),
-        )
-        for column in columns:
-            if column.endswith("dtype"):
-                table = table[table[column] == "bfloat16"]
-        tables[kind] = table
-        if table.empty:
-            raise ValueError(f"{file}: no row in bfloat16")
-    return tables
-
-
-def _kind(file: Path) -> str | None:
-    have = columns_of(file)
-    for kind, columns in _COLUMNS.items():
-        if not have.issuperset(columns):
-            continue
-        if kind in ("decode", "prefill"):  # the two have the same columns
-            first = read_table(file, ("op_name",), ())["op_name"].iloc[0]
-            return "prefill" if first == _MARK["prefill"] else "decode"
-        return kind
-    return None
-
-
-def _version(file: Path) -> tuple[int, ...]:
-    found = re.search(r"-(\d+(?:\.\d+)*)", file.name)
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 def _of_model(table: pd.DataFrame, kind: str, request: ReadRequest) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.measurements import Measurements
-from kvsim.calibrate.sources.cards import one_card
+from kvsim.calibrate.sources.cards import CARDS, one_card
 from kvsim.calibrate.sources.request import plain_name
 from kvsim.calibrate.sources.table import points_of, read_table
 
@@ -58,7 +58,7 @@ def read(request: ReadRequest) -> Measurements:
     card = one_card({found["card"] for _, found in mine}, request.hardware, request.where)
     blocks: dict[str, Any] = {}
     for file, found in mine:
-        if one_card({found["card"]}, None, "") == card:
+        if CARDS.get(found["card"]) == card:
             blocks |= _READERS[found["table"]](file)
     return Measurements(
         hardware=card,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +51,14 @@ def read_table(path: Path, required: Sequence[str], numbers: Sequence[str]) -> p
     return table
 
 
-def columns_of(path: Path) -> frozenset[str]:
-    """Names of the columns of a CSV file; empty for a file that is none."""
+def first_row(path: Path) -> dict[str, str]:
+    """First row of a CSV file as text, by column; empty for a file that is none."""
     try:
-        return frozenset(str(column) for column in pd.read_csv(path, nrows=0).columns)
-    except (ValueError, EOFError, zlib.error, pd.errors.ParserError):
-        return frozenset()
+        table = pd.read_csv(path, nrows=1, dtype=str)
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile):
+        return {}
+    values = table.iloc[0] if len(table) else [""] * len(table.columns)
+    return {str(column): str(value) for column, value in zip(table.columns, values, strict=True)}
 
 
 def points_of(table: pd.DataFrame, loads: dict[str, str], value: str, us_per_unit: float) -> Points:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.measurements import Measurements
-from kvsim.calibrate.sources.cards import one_card
+from kvsim.calibrate.sources.cards import CARDS, one_card
 from kvsim.calibrate.sources.request import plain_name
 from kvsim.calibrate.sources.table import points_of, read_table
 
@@ -44,7 +44,7 @@ def read(request: ReadRequest) -> Measurements:
             " network__CARD_LINK__all_reduce.csv.gz"
         )
     card = one_card({found["card"] for _, found in named}, request.hardware, request.where)
-    mine = [(file, found) for file, found in named if one_card({found["card"]}, None, "") == card]
+    mine = [(file, found) for file, found in named if CARDS.get(found["card"]) == card]
     blocks: dict[str, Any] = {}
     models = {}
     for file, found in mine:

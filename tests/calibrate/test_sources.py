@@ -145,6 +145,8 @@ def test_a_file_that_is_no_table(tmp_path: Path) -> None:
     file.write_bytes(b"\x1f\x8b not gzip at all")
     with pytest.raises(ValueError, match=r"broken.csv.gz: not a CSV table"):
         read("splitwise", file, model="llama-2-70b", tp=4)
+    with pytest.raises(ValueError, match="no aiconfigurator table; its columns are decode: batch_"):
+        read("aiconfigurator", file)
 
 
 def test_bad_folders_of_kernels(aiconfigurator: Path, llmservingsim: Path, vidur: Path) -> None:
@@ -154,10 +156,18 @@ def test_bad_folders_of_kernels(aiconfigurator: Path, llmservingsim: Path, vidur
     rewritten(gemm, device="NVIDIA L40S")
     with pytest.raises(ValueError, match=r"several cards \(h100-sxm, l40s\)"):
         read("aiconfigurator", aiconfigurator)
+    assert len(read("aiconfigurator", aiconfigurator, hardware="l40s").decode_attention) == 0
+    assert len(read("aiconfigurator", aiconfigurator, hardware="h100-sxm").layer) == 0
+    decode = aiconfigurator / "vllm-0.24.0-generation_attention_perf.csv.gz"
+    table = pd.read_csv(decode)
+    table.loc[table.index[5:], "device"] = "NVIDIA L40S"
+    table.to_csv(decode, index=False)
+    with pytest.raises(ValueError, match=r"generation_attention_perf.* of several cards"):
+        read("aiconfigurator", decode)
     rewritten(gemm, device="NVIDIA H1000")
     with pytest.raises(ValueError, match="the card NVIDIA H1000 is not known; known: NVIDIA A100"):
         read("aiconfigurator", gemm)
-    rewritten(gemm, gemm_dtype="fp8")
+    rewritten(gemm, device="NVIDIA L40S", gemm_dtype="fp8")
     with pytest.raises(ValueError, match="no row in bfloat16"):
         read("aiconfigurator", gemm)
     with pytest.raises(
