@@ -142,7 +142,8 @@ def _certified(
     residual = np.log(predicted / us)
     spread = float(residual @ residual) / max(len(us) - free.shape[1], 1)
     singular = np.linalg.svd(free, compute_uv=False)
-    condition = float(singular[0] / singular[-1]) if singular[-1] > 0 else float("inf")
+    determined = len(singular) > 0 and singular[-1] > 0
+    condition = float(singular[0] / singular[-1]) if determined else float("inf")
     relative = np.full(len(moved), np.inf)
     relative[moved] = np.sqrt(spread * np.diag(np.linalg.pinv(free.T @ free)))
     flat = np.concatenate(kept)

@@ -35,7 +35,7 @@ def replay_page(run: MeasuredRun, ours: Replay, notes: Sequence[str]) -> Iterato
 
 def _over_time(theirs: LoadSeries | None, ours: LoadSeries) -> go.Figure:
     """KV use, running and waiting requests."""
-    from plotly.subplots import make_subplots  # noqa: PLC0415 - only a page needs plotly
+    from plotly.subplots import make_subplots
 
     titles = ("KV blocks in use, %", "running requests", "waiting requests")
     figure = make_subplots(rows=3, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.08)
@@ -60,7 +60,7 @@ def _over_time(theirs: LoadSeries | None, ours: LoadSeries) -> go.Figure:
 
 def _by_request(run: MeasuredRun, ours: Replay) -> go.Figure:
     """Share of the requests below a latency: TTFT, TPOT, E2E."""
-    from plotly.subplots import make_subplots  # noqa: PLC0415 - only a page needs plotly
+    from plotly.subplots import make_subplots
 
     titles = ("TTFT, s", "TPOT, s", "E2E, s")
     figure = make_subplots(cols=3, shared_yaxes=True, subplot_titles=titles)

@@ -1,24 +1,40 @@
-"""``kvsim calibrate WHAT``: what steps cost, from measurements; one file a sub-command."""
+"""``kvsim calibrate``: measure this device; sub-commands do the rest, one file each."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli import calibrate_endpoint, calibrate_engine, calibrate_fit
+from kvsim.cli import (
+    calibrate_cache_lab,
+    calibrate_endpoint,
+    calibrate_engine,
+    calibrate_fit,
+    calibrate_measure,
+    calibrate_report,
+)
 
 if TYPE_CHECKING:
     import argparse
 
-KINDS: Final = (calibrate_fit, calibrate_engine, calibrate_endpoint)
+KINDS: Final = (
+    calibrate_fit,
+    calibrate_engine,
+    calibrate_endpoint,
+    calibrate_report,
+    calibrate_cache_lab,
+)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
+    """Declare the command; without a sub-command it measures."""
     parser = commands.add_parser(
         "calibrate",
-        help="profiles of step costs from measurements",
-        description="Make profiles of step costs from measurements. See docs/calibration.md.",
+        help="measure what a step costs on this device",
+        description="Measure the kernels of a step on this device and fit the step cost to them; "
+        "sub-commands fit published tables and draw what was measured. See docs/measuring.md and "
+        "docs/calibration.md.",
     )
-    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True)
+    calibrate_measure.add_options(parser)
+    kinds = parser.add_subparsers(title="instead of measuring", metavar="WHAT")
     for kind in KINDS:
         kind.add_parser(kinds)

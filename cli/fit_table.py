@@ -30,7 +30,7 @@ def fit_lines(calibration: Calibration) -> list[str]:
         condition = f"condition {found.fit.condition:,.0f}, {found.fit.num_points:,} points"
         lines.append(f"{found.block:<22}{condition:>19}")
         lines += [_term_line(row) for row in rows if row.block == found.block]
-    return [*lines, "", *_error_lines(profile), "", *_assumed_lines(profile)]
+    return [*lines, "", *error_lines(profile), "", *_assumed_lines(profile)]
 
 
 def _term_line(row: Reading) -> str:
@@ -38,7 +38,7 @@ def _term_line(row: Reading) -> str:
     return f"  {row.name:<20}{number(row.value):>10}{share:>9}  {row.unit:<11}{row.says}".rstrip()
 
 
-def _error_lines(profile: Profile) -> list[str]:
+def error_lines(profile: Profile) -> list[str]:
     """Errors by block, the gate of each, and a warning above 10 % at the median."""
     from kvsim.calibrate.gates import WARN_MEDIAN, gate_of
 

@@ -1,4 +1,4 @@
-"""``kvsim validate schedule LOG``: replay a recorded engine schedule and compare every decision."""
+"""``kvsim validate``: ``schedule LOG`` replays a recorded schedule and compares every decision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.cli import validate_run
+from kvsim.cli import validate_local, validate_run
 
 if TYPE_CHECKING:
     import argparse
@@ -50,6 +50,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     schedule.add_argument("--step", action="store_true", help="run the step-by-step engine")
     schedule.set_defaults(handler=run)
     validate_run.add_parser(kinds)
+    validate_local.add_parser(kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:

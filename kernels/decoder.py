@@ -8,7 +8,7 @@ the same model without a cache: it computes the whole sequence each time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -37,6 +37,52 @@ class SequenceInput:
     tokens: torch.Tensor
     past: int
     block_table: torch.Tensor
+
+
+class StepInputs(NamedTuple):
+    """What all layers of a step need, N tokens of B sequences; tensors on the device."""
+
+    tokens: torch.Tensor
+    """int64, ``[N]``, sequences one after the other."""
+    positions: torch.Tensor
+    slots: torch.Tensor
+    tables: torch.Tensor
+    """int32, ``[B, longest]``, padded with 0."""
+    lengths: torch.Tensor
+    """Contexts after the step, int32, ``[B]``."""
+    last: torch.Tensor
+    """Place of each sequence's last token among the N."""
+    counts: list[int]
+    """Tokens of each sequence in the step."""
+
+
+def step_inputs(
+    batch: Sequence[SequenceInput], block_size: int, device: torch.device
+) -> StepInputs:
+    """Put a step's inputs together: the host's part of a step."""
+    tokens = torch.cat([item.tokens for item in batch])
+    counts = [len(item.tokens) for item in batch]
+    places = [
+        torch.arange(item.past, item.past + count, device=device)
+        for item, count in zip(batch, counts, strict=True)
+    ]
+    slots = torch.cat(
+        [
+            slots_of(item.block_table, place, block_size)
+            for item, place in zip(batch, places, strict=True)
+        ]
+    )
+    width = max(len(item.block_table) for item in batch)
+    tables = torch.zeros(len(batch), width, dtype=torch.int32, device=device)
+    for row, item in enumerate(batch):
+        tables[row, : len(item.block_table)] = item.block_table
+    lengths = torch.tensor(
+        [item.past + count for item, count in zip(batch, counts, strict=True)],
+        dtype=torch.int32,
+        device=device,
+    )
+    last = torch.tensor(counts, device=device).cumsum(0) - 1
+    return StepInputs(tokens, torch.cat(places), slots, tables, lengths, last, counts)
 
 
 class Decoder:
@@ -85,36 +131,16 @@ class Decoder:
     @torch.inference_mode()
     def step(self, batch: Sequence[SequenceInput]) -> torch.Tensor:
         """One step: logits of each sequence's last token, ``[len(batch), vocab_size]``."""
-        tokens = torch.cat([item.tokens for item in batch])
-        counts = [len(item.tokens) for item in batch]
-        places = [
-            torch.arange(item.past, item.past + count, device=self.device)
-            for item, count in zip(batch, counts, strict=True)
-        ]
-        positions = torch.cat(places)
-        slots = torch.cat(
-            [
-                slots_of(item.block_table, place, self.block_size)
-                for item, place in zip(batch, places, strict=True)
-            ]
-        )
-        width = max(len(item.block_table) for item in batch)
-        tables = torch.zeros(len(batch), width, dtype=torch.int32, device=self.device)
-        for row, item in enumerate(batch):
-            tables[row, : len(item.block_table)] = item.block_table
-        lengths = torch.tensor(
-            [item.past + count for item, count in zip(batch, counts, strict=True)],
-            dtype=torch.int32,
-            device=self.device,
-        )
-        x = self.embedding[tokens]
+        step = step_inputs(batch, self.block_size, self.device)
+        x = self.embedding[step.tokens]
         for number in range(self.shape.num_layers):
-            query, key, value = self._qkv(x, number, positions)
-            write_kv(self.caches[number], key, value, slots)
-            attended = mixed_attention(query, self.caches[number], tables, lengths, counts)
+            query, key, value = self._qkv(x, number, step.positions)
+            write_kv(self.caches[number], key, value, step.slots)
+            attended = mixed_attention(
+                query, self.caches[number], step.tables, step.lengths, step.counts
+            )
             x = self._after_attention(x, attended, number)
-        last = torch.tensor(counts, device=self.device).cumsum(0) - 1
-        return self._logits(x[last])
+        return self._logits(x[step.last])
 
     @torch.inference_mode()
     def naive_logits(self, tokens: torch.Tensor) -> torch.Tensor:

@@ -39,8 +39,8 @@ def build_cost(
 ) -> ProfileCost:
     """Step cost of ``model`` on ``tp`` cards of ``hardware``.
 
-    ``source``: ``auto`` (the shipped profile of the card whose layer is nearest to the model's,
-    else the card's datasheet), ``profile``,
+    ``source``: ``auto`` (the profile that the card was read from, else the shipped profile of the
+    card whose layer is nearest to the model's, else the card's datasheet), ``profile``,
     ``datasheet``, a shipped profile's name, or the path of a profile file. ``overlap``: the engine
     schedules asynchronously. ``attention_factor``: decode attention of the memory layout in use
     against that of the profile (1 = as measured). The ``linear`` source needs no model: see
@@ -63,6 +63,8 @@ def build_cost(
 
 def find_profile(source: str, hardware: HardwareSpec, model: ModelSpec | None = None) -> Profile:
     """Profile that ``source`` means for this card and model (see :func:`build_cost`)."""
+    if source in ("auto", "profile") and hardware.profile:
+        return load_profile(Path(hardware.profile))
     nearest = nearest_profile(hardware.name, model)
     if source == "datasheet" or (source == "auto" and nearest is None):
         return datasheet_profile(hardware)

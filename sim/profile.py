@@ -8,6 +8,7 @@ same keys (:mod:`kvsim.sim.profile_file`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,10 @@ class Profile:
     """One all-reduce by the number of cards (a decimal string) and its bytes."""
     attention_factor: dict[str, float] = field(default_factory=dict)
     """Decode attention of memory layouts (:func:`layout_name`) against ``decode_attention``."""
+    card: dict[str, Any] = field(default_factory=dict)
+    """Row of a card file (docs/memory.md) where ``hardware`` is no bundled card."""
+    measurement: dict[str, Any] = field(default_factory=dict)
+    """What ``kvsim calibrate`` measured: setup, device, raw points, standard errors."""
 
 
 def layout_name(allocator: str, block_size: int) -> str:

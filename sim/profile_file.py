@@ -27,6 +27,8 @@ _OPTIONAL: dict[str, object] = {
     "experts": None,
     "all_reduce": {},
     "attention_factor": {},
+    "card": {},
+    "measurement": {},
 }
 """Keys that a profile of one card and a dense model may leave out."""
 _OPTIONAL_SHAPE: dict[str, object] = {
@@ -112,6 +114,8 @@ def parse_profile(text: str, where: str) -> Profile:
             layout: _factor(value, f"{where}: attention_factor: {layout}")
             for layout, value in factors.items()
         },
+        card=_mapping(table["card"], f"{where}: card"),
+        measurement=_mapping(table["measurement"], f"{where}: measurement"),
     )
 
 

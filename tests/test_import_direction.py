@@ -28,6 +28,9 @@ HEAVY = {"pandas", "scipy", "plotly", "torch", "triton", "pyarrow", "numba", "da
 GPU = {"torch", "triton", "flashinfer"}
 KERNELS_MAY_IMPORT = GPU | {"numpy", "scipy"}
 WITHOUT_SIMPY = {"sim/stepper.py", "sim/leaper.py"}
+MEASURING = "calibrate/measure/"
+"""Runs on a bare GPU image: imports what the kernels may, and the kernels."""
+MEASURES_WITH = ("kvsim.kernels.", "kvsim.calibrate.measure.")
 
 
 class Import(NamedTuple):
@@ -93,6 +96,8 @@ def violations(file: str, source: str) -> list[str]:
         elif top == "kvsim":
             if (target := module.split(".")[1]) not in MAY_IMPORT[folder]:
                 wrong.append(f"{where}{folder} may not import kvsim.{target}")
+            elif file.startswith(MEASURING) and not module.startswith(MEASURES_WITH):
+                wrong.append(f"{where}measuring may not import {module}")
         else:
             wrong += [where + rule for rule in _about_others(file, top, eager=eager)]
     return wrong
@@ -105,8 +110,10 @@ def _about_others(file: str, top: str, *, eager: bool) -> list[str]:
         wrong.append(f"{top} belongs to kernels/ (and inside functions of calibrate/)")
     elif top in HEAVY and folder in LIGHT_FOLDERS and eager:
         wrong.append(f"{top} is slow to import: import it in the function that needs it")
-    if folder == "kernels" and top not in KERNELS_MAY_IMPORT | sys.stdlib_module_names:
-        wrong.append(f"kernels may import {', '.join(sorted(KERNELS_MAY_IMPORT))} only, not {top}")
+    bare = folder == "kernels" or file.startswith(MEASURING)
+    if bare and top not in KERNELS_MAY_IMPORT | sys.stdlib_module_names:
+        allowed = ", ".join(sorted(KERNELS_MAY_IMPORT))
+        wrong.append(f"kernels and measuring may import {allowed} only, not {top}")
     if top == "simpy" and file in WITHOUT_SIMPY:
         wrong.append("engines know no SimPy: the driver does")
     return wrong
@@ -135,6 +142,9 @@ FAULTS = [
     ("sim/a.py", "def f():\n    import torch", "torch belongs to kernels"),
     ("calibrate/a.py", "import torch", "torch belongs to kernels"),
     ("kernels/a.py", "import pandas", "not pandas"),
+    ("calibrate/measure/a.py", "def f():\n    import pandas", "not pandas"),
+    ("calibrate/measure/a.py", "import kvsim.sim.cost", "measuring may not import kvsim.sim.cost"),
+    ("calibrate/measure/a.py", "from kvsim.calibrate import fit", "may not import kvsim.calibrate"),
     ("cli/a.py", "import pandas as pd", "pandas is slow"),
     ("cli/a.py", "try:\n    import plotly.graph_objects\nexcept ImportError:\n    pass", "plotly"),
     ("policies/a.py", "from scipy import stats", "scipy is slow"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.hardware.spec import HardwareSpec
@@ -45,8 +46,11 @@ def card_of(name: str, row: Mapping[str, Any]) -> HardwareSpec:
     return card
 
 
-def read_card(path: Path) -> HardwareSpec:
+def read_card(path: Path, bundled: Mapping[str, HardwareSpec]) -> HardwareSpec:
     """Card from a file; its name is the file's where the row has none.
+
+    The file of a profile is that of a card, too: of the card it holds, else of the bundled one it
+    was measured on.
 
     Raises
     ------
@@ -63,12 +67,29 @@ def read_card(path: Path) -> HardwareSpec:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: holds no table of a card's keys")
     if str(row.get("format", "")).startswith("kvsim-profile"):
-        raise ValueError(
-            f"{where} is a profile of step costs: give it as --set cost.source={path}, "
-            f"with --hardware {row.get('hardware')}"
-        )
+        return replace(_profile_card(row, bundled, where), profile=str(path))
     _check_row(row, where)
-    return card_of(row.get("name", path.stem), row)
+    card = card_of(row.get("name", path.stem), row)
+    if card.name in bundled:
+        raise ValueError(f"{where}: {card.name!r} is a bundled card; give it another name")
+    return card
+
+
+def _profile_card(
+    profile: Mapping[str, Any], bundled: Mapping[str, HardwareSpec], where: str
+) -> HardwareSpec:
+    name, row = str(profile.get("hardware")), profile.get("card")
+    if row:
+        if not isinstance(row, dict):
+            raise ValueError(f"{where}: card = {row!r:.60} must be a table of a card's keys")
+        _check_row(row, f"{where}: card")
+        return card_of(name, row)
+    if name not in bundled:
+        raise ValueError(
+            f"{where} is a profile of {name!r}, which is no bundled card, and holds no card: give "
+            "a card with --hardware and the profile with --set cost.source=FILE"
+        )
+    return bundled[name]
 
 
 def _check_row(row: Mapping[str, Any], where: str) -> None:

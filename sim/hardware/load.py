@@ -33,12 +33,7 @@ def load_hardware(name: str) -> HardwareSpec:
     if name.lower() in cards:
         return cards[name.lower()]
     if Path(name).is_file():
-        card = read_card(Path(name))
-        if card.name in cards:
-            raise ValueError(
-                f"hardware file {name}: {card.name!r} is a bundled card; give it another name"
-            )
-        return card
+        return read_card(Path(name), cards)
     longer = sorted(card for card in cards if name and card.startswith(name.lower()))
     near = longer or difflib.get_close_matches(name.lower(), cards, n=1, cutoff=0.4)
     hint = f"; nearest is {' or '.join(map(repr, near))}" if near else ""

@@ -34,6 +34,8 @@ class HardwareSpec:
     link_bytes_per_s: float
     host_link_bytes_per_s: float
     source: str
+    profile: str = ""
+    """File of step costs that the card was read from; what ``cost.source = "auto"`` takes."""
 
     @property
     def total_gib(self) -> float:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,12 @@ def test_a_card_comes_from_a_file(tmp_path: Path) -> None:
         ({**CARD, "peak_tflop_per_s": {}}, "peak_tflop_per_s must be a table"),
         ({"total_mib": 3}, "'bandwidth_gb_per_s' is missing; needed: total_mib"),
         ({**CARD, "name": "h100-sxm"}, "'h100-sxm' is a bundled card; give it another name"),
-        ({"format": "kvsim-profile/1", "hardware": "l4"}, "cost.source=.*c.json, with --hardware"),
+        (
+            {"format": "kvsim-profile/1", "hardware": "x"},
+            "profile of 'x', which is no bundled card",
+        ),
+        ({"format": "kvsim-profile/1", "card": [1]}, r"card = \[1\] must be a table"),
+        ({"format": "kvsim-profile/1", "card": {"a": 1}}, "c.json: card: unknown key 'a'"),
     ],
 )
 def test_errors_of_a_card_file_name_the_key(tmp_path: Path, row: object, message: str) -> None:
@@ -92,3 +98,14 @@ def test_errors_of_a_card_file_name_the_key(tmp_path: Path, row: object, message
     file.write_text(row if isinstance(row, str) else json.dumps(row))
     with pytest.raises(ValueError, match=message):
         load_hardware(str(file))
+
+
+def test_a_profile_is_the_card_it_was_measured_on(tmp_path: Path) -> None:
+    """The bundled one, or the one that the file holds; either way its costs come with it."""
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps({"format": "kvsim-profile/1", "hardware": "l4"}))
+    card = load_hardware(str(file))
+    assert card == replace(load_hardware("l4"), profile=str(file))
+    file.write_text(json.dumps({"format": "kvsim-profile/1", "hardware": "mine", "card": CARD}))
+    card = load_hardware(str(file))
+    assert (card.name, card.total_gib, card.profile) == ("mine", 48, str(file))

@@ -1,0 +1,166 @@
+"""Terms with their physical reading: a fraction of bandwidth or peak, us a sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kvsim.calibrate.measure.raw_points import point_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvsim.calibrate.max_affine import Fit
+    from kvsim.calibrate.measured_terms import Terms
+    from kvsim.kernels.shape import DecoderShape
+    from kvsim.sim.hardware import HardwareSpec
+    from kvsim.sim.profile import Profile
+
+_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class TermRow:
+    """One coefficient: us (or GB/s), its standard error, and what it means."""
+
+    block: str
+    name: str
+    value: float
+    unit: str
+    standard_error: float
+    reading: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRate:
+    """``latency + bytes / rate`` of copying KV blocks through two sizes."""
+
+    name: str
+    latency_us: float
+    bytes_per_s: float
+
+
+def term_rows(
+    profile: Profile, terms: Terms, hardware: HardwareSpec, shape: DecoderShape
+) -> list[TermRow]:
+    """All coefficients of a measured profile, against the bandwidth and peak of ``hardware``.
+
+    ``shape``: what was measured, one rank.
+    """
+    value_bytes = _BYTES[profile.weight_dtype]
+    kv_bytes = shape.kv_bytes_per_token(value_bytes)
+    head_params = shape.vocab_size * shape.hidden_size
+    pair_flops = 4 * shape.num_heads * shape.head_dim
+
+    def rate(us: float, num_bytes: float) -> str:
+        if not us:
+            return "-"
+        share = num_bytes / us * 1e6 / hardware.bandwidth_bytes_per_s
+        return f"{num_bytes / us / 1e3:.1f} GB/s, {share:.2f} of bandwidth"
+
+    def speed(us: float, flops: float) -> str:
+        if not us:
+            return "-"
+        share = flops / us * 1e6 / hardware.peak(profile.weight_dtype)
+        return f"{flops / us / 1e6:.2f} TFLOP/s, {share:.2f} of peak"
+
+    decode, prefill = terms.decode, terms.prefill
+    rows = _layer_rows(profile, terms, shape, rate, speed)
+    rows += [
+        _row("small", terms.small, 0, 0, "s0", "us", "norms, rotary, KV write"),
+        _row("small", terms.small, 0, 1, "s1", "us/token", ""),
+        _row("decode", decode, 0, 0, "a0", "us", "launch floor"),
+        _row("decode", decode, 0, 1, "a1", "us/request", "per sequence"),
+        _row(
+            "decode", decode, 0, 2, "a2", "us/token",
+            rate(decode.coefficients[0][2], kv_bytes),
+        ),
+        _row("prefill", prefill, 0, 0, "p0", "us", "floor of short chunks"),
+        _row(
+            "prefill", prefill, 0, 1, "p1", "us/token",
+            rate(prefill.coefficients[0][1], kv_bytes),
+        ),
+        _row("prefill", prefill, 1, 0, "p2", "us", ""),
+        _row("prefill", prefill, 1, 1, "p3", "us/token", ""),
+        _row(
+            "prefill", prefill, 1, 2, "p4", "us/pair",
+            speed(prefill.coefficients[1][2], pair_flops),
+        ),
+        _row("mixed", terms.mixed, 0, 0, "m1", "us/request", "decodes beside a chunk"),
+        _row("mixed", terms.mixed, 0, 1, "m2", "us/token", _ratio(terms)),
+        _row(
+            "head", terms.head, 0, 0, "h0", "us",
+            rate(terms.head.coefficients[0][0], head_params * value_bytes),
+        ),
+        _row(
+            "head", terms.head, 0, 1, "h1", "us/request",
+            speed(terms.head.coefficients[0][1], 2 * head_params),
+        ),
+        _row("host", terms.host, 0, 0, "o0", "us", "inputs of a step"),
+        _row("host", terms.host, 0, 1, "o1", "us/request", ""),
+    ]  # fmt: skip
+    return rows
+
+
+def _layer_rows(
+    profile: Profile,
+    terms: Terms,
+    shape: DecoderShape,
+    rate: Callable[[float, float], str],
+    speed: Callable[[float, float], str],
+) -> list[TermRow]:
+    """The two pieces; where a table replaces them, its ends."""
+    params = shape.layer_weights
+    layer_bytes = params * _BYTES[profile.weight_dtype]
+    if knots := profile.gemm.knots:
+        (few, few_us), (many, many_us) = knots[0], knots[-1]
+        return [
+            TermRow("layer", f"G({few})", few_us, "us", 0.0, rate(few_us, layer_bytes)),
+            TermRow("layer", f"G({many})", many_us, "us", 0.0, speed(many_us, 2 * params * many)),
+        ]
+    fit = terms.layer
+    (weights, _), (_, compute) = fit.coefficients
+    return [
+        _row("layer", fit, 0, 0, "g0", "us", rate(weights, layer_bytes)),
+        _row("layer", fit, 0, 1, "g1", "us/token", ""),
+        _row("layer", fit, 1, 0, "g2", "us", ""),
+        _row("layer", fit, 1, 1, "g3", "us/token", speed(compute, 2 * params)),
+    ]
+
+
+def copy_rates(profile: Profile, block_bytes: int) -> list[CopyRate]:
+    """Rates of block copies and of the host link, one by one and as one piece.
+
+    A copy on the device reads and writes: both are counted.
+    """
+    times: dict[tuple[str, int], list[tuple[int, float]]] = {}
+    for row in profile.measurement.get("points", []):
+        point, timing = point_of(row)
+        if "contiguous" in point.loads:
+            ways = 2 if point.block == "copy" else 1
+            moved = ways * point.loads["blocks"] * block_bytes
+            place = point.block, point.loads["contiguous"]
+            times.setdefault(place, []).append((moved, timing.median_us))
+    rates = []
+    for (block, contiguous), pairs in times.items():
+        (small, small_us), (large, large_us) = min(pairs), max(pairs)
+        per_byte_us = max(large_us - small_us, 0.0) / max(large - small, 1)
+        if not per_byte_us:
+            per_byte_us = large_us / large
+        name = f"{block.replace('_', ' ')}, {'one piece' if contiguous else 'block by block'}"
+        latency_us = max(small_us - small * per_byte_us, 0.0)
+        rates.append(CopyRate(name, latency_us, 1e6 / per_byte_us))
+    return rates
+
+
+def _ratio(terms: Terms) -> str:
+    """How much dearer a token of context is in a mixed step."""
+    alone = terms.decode.coefficients[0][2]
+    return f"{terms.mixed.coefficients[0][1] / alone:.2f} x a2" if alone else ""
+
+
+def _row(
+    block: str, fit: Fit, piece: int, column: int, name: str, unit: str, reading: str
+) -> TermRow:
+    value = fit.coefficients[piece][column]
+    return TermRow(block, name, value, unit, fit.standard_errors[piece][column], reading)

@@ -1,0 +1,156 @@
+"""``kvsim calibrate cache-lab``: what a KV cache buys and costs, measured here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kvsim.cli.calibrate_measure import add_device_options
+from kvsim.cli.completion import FILES
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from kvsim.calibrate.conversation import Turn
+    from kvsim.calibrate.measure.cache_lab import CacheRow, StepRow
+    from kvsim.kernels.shape import DecoderShape
+
+_LAYERS_ON_CPU: Final = 6
+_BLOCK_SIZE: Final = 16
+
+
+def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the sub-command."""
+    parser = kinds.add_parser(
+        "cache-lab",
+        help="measure generation with and without a KV cache",
+        description="Measure the next token with and without a KV cache, and the decode step "
+        "against context at batch 1 and 16, on a decoder with random weights; print two tables and "
+        "write one HTML page.",
+    )
+    add_device_options(parser)
+    group = parser.add_argument_group("lab")
+    group.add_argument("--layers", type=int, metavar="N", help="layers kept (default: all; CPU: 6)")
+    group.add_argument(
+        "--max-context", type=int, default=8192, metavar="N", help="longest text (default 8192)"
+    )
+    group.add_argument(
+        "--limit",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="longest that one token without a cache may take, in s (default 10)",
+    )
+    profile = group.add_argument(
+        "--profile", metavar="FILE", help="profile to draw a 50-turn conversation from"
+    )
+    profile.complete = FILES  # type: ignore[attr-defined]  # read by shtab
+    group.add_argument(
+        "--out", default="cache-lab.html", metavar="FILE", help="page (default cache-lab.html)"
+    )
+    parser.set_defaults(handler=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, draw."""
+    from dataclasses import replace
+
+    from kvsim.calibrate.cache_lab_page import write_lab_page
+    from kvsim.calibrate.calibration import DEFAULT_MODELS, ELEMENT_BYTES
+    from kvsim.calibrate.decoder_shape import decoder_shape, make_decoder
+    from kvsim.calibrate.measure.cache_lab import (
+        CONTEXTS,
+        DecoderLab,
+        blocks_needed,
+        cache_table,
+        step_table,
+    )
+    from kvsim.calibrate.measure.device import default_dtype, facts_of, find_device
+    from kvsim.calibrate.measure.timing import timer_of
+    from kvsim.cli.table import wrapped
+    from kvsim.sim.models import load_model
+
+    device = find_device(arguments.device)
+    model = load_model(arguments.model or DEFAULT_MODELS[device.type])
+    shape = decoder_shape(model)
+    layers = arguments.layers or (_LAYERS_ON_CPU if device.type == "cpu" else shape.num_layers)
+    if not 1 <= layers <= shape.num_layers:
+        raise ValueError(f"--layers is {layers}; {model.name} has {shape.num_layers}")
+    shape = replace(shape, num_layers=layers)
+    contexts = [context for context in CONTEXTS if context <= arguments.max_context]
+    if len(contexts) < 2:
+        raise ValueError(f"--max-context is {arguments.max_context}; it must be at least 256")
+    turns = _turns(arguments.profile, arguments.model)
+    dtype = arguments.dtype or default_dtype(device)
+    decoder = make_decoder(
+        shape,
+        device=device,
+        dtype=dtype,
+        num_blocks=blocks_needed(contexts, _BLOCK_SIZE),
+        block_size=_BLOCK_SIZE,
+    )
+    lab, timer = DecoderLab(decoder), timer_of(device)
+    cache = cache_table(lab, timer, contexts, arguments.limit)
+    steps = step_table(lab, timer, contexts)
+    title = (
+        f"{model.name}, {layers} of {model.num_layers} layers, {dtype}, on "
+        f"{facts_of(device).product}"
+    )
+    print("\n".join(wrapped("decoder", title)))
+    print("\n".join(lab_lines(cache, steps, shape, ELEMENT_BYTES[dtype])))
+    if turns:
+        print("\n".join(_turn_lines(turns)))
+    out = Path(arguments.out)
+    write_lab_page(title, cache, steps, turns, out)
+    print(f"\npage: {out}")
+    return 0
+
+
+def lab_lines(
+    cache: Sequence[CacheRow], steps: Sequence[StepRow], shape: DecoderShape, element_bytes: int
+) -> list[str]:
+    """Two tables: next token with and without a cache, decode step against context."""
+    from kvsim.calibrate.measure.cache_lab import growth_by_bytes
+    from kvsim.cli.table import seconds, table
+
+    rows = [("next token at", "with cache", "without", "times as long")]
+    for row in cache:
+        ratio = "-" if row.naive_us is None else f"{row.naive_us / row.cached_us:.1f}"
+        naive = "over the limit" if row.naive_us is None else seconds(row.naive_us / 1e6)
+        rows.append((f"{row.context:,} tokens", seconds(row.cached_us / 1e6), naive, ratio))
+    lines = ["", *table(rows), ""]
+    rows = [("decode step at", "step", "growth", "growth by bytes")]
+    for batch in dict.fromkeys(row.batch for row in steps):
+        chosen = [row for row in steps if row.batch == batch]
+        first = chosen[0]
+        for step in chosen:
+            by_bytes = growth_by_bytes(shape, element_bytes, batch, step.context, first.context)
+            rows.append(
+                (
+                    f"batch {batch}, {step.context:,}",
+                    seconds(step.step_us / 1e6),
+                    f"{step.step_us / first.step_us:.2f}",
+                    f"{by_bytes:.2f}",
+                )
+            )
+    return lines + table(rows)
+
+
+def _turns(profile: str | None, model: str | None) -> list[Turn]:
+    """Turns of a conversation, all layers of the profile's model; none without a profile."""
+    if profile is None:
+        return []
+    from kvsim.calibrate.conversation import conversation
+    from kvsim.calibrate.profile_use import cost_of_profile
+
+    return conversation(cost_of_profile(Path(profile), model))
+
+
+def _turn_lines(turns: Sequence[Turn]) -> list[str]:
+    from kvsim.cli.table import seconds, table
+
+    shown = [turn for turn in turns if turn.number in (1, 10, 20, 30, 40, 50)]
+    rows = [("turn, all layers", "context", "TPOT")]
+    rows += [(str(turn.number), f"{turn.context:,}", seconds(turn.tpot_s)) for turn in shown]
+    return ["", *table(rows)]

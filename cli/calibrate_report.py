@@ -1,0 +1,39 @@
+"""``kvsim calibrate report PROFILE``: measured against fitted, one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsim.cli.completion import FILES
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the sub-command."""
+    parser = kinds.add_parser(
+        "report",
+        help="draw measured against fitted",
+        description="Draw every point of a measured profile against what its terms say, one HTML "
+        "file that opens without a network.",
+    )
+    profile = parser.add_argument("profile", metavar="PROFILE", help="profile with raw points")
+    profile.complete = FILES  # type: ignore[attr-defined]  # read by shtab
+    parser.add_argument("--out", metavar="FILE", help="page (default: PROFILE's name, .html)")
+    parser.set_defaults(handler=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Draw."""
+    from kvsim.calibrate.profile_page import write_profile_page
+    from kvsim.cli.fit_table import error_lines
+    from kvsim.sim.profile_file import load_profile
+
+    path = Path(arguments.profile)
+    profile = load_profile(path)
+    out = Path(arguments.out) if arguments.out else path.with_suffix(".html")
+    write_profile_page(profile, out)
+    print("\n".join([*error_lines(profile), "", f"page: {out}"]))
+    return 0

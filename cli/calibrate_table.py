@@ -1,0 +1,102 @@
+"""What ``kvsim calibrate`` prints: the plan of a dry run, and the terms of a profile."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Final
+
+from kvsim.cli.fit_table import error_lines
+from kvsim.cli.table import number, seconds, table, wrapped
+
+if TYPE_CHECKING:
+    from kvsim.calibrate.calibration import Calibration
+    from kvsim.calibrate.measure.estimate import Rates
+    from kvsim.calibrate.measured_terms import Terms
+    from kvsim.kernels.shape import DecoderShape
+    from kvsim.sim.profile import Profile
+
+_WIDE: Final = 0.1
+_MANY: Final = 0.2
+
+
+def plan_lines(calibration: Calibration, rates: Rates) -> list[str]:
+    """Points and expected time by block."""
+    setup = calibration.setup
+    rows = [("block", "points", "of which held out", "time")]
+    for block in dict.fromkeys(point.block for point in calibration.points):
+        points = [point for point in calibration.points if point.block == block]
+        held = sum(point.role == "hold-out" for point in points)
+        time_s = sum(calibration.seconds_of(point, rates) for point in points)
+        rows.append((block, f"{len(points)}", f"{held}" if held else "-", seconds(time_s)))
+    total_s = seconds(calibration.seconds(rates))
+    rows.append(("all, with anchors between", f"{len(calibration.points)}", "", total_s))
+    return [
+        *wrapped("device", f"{setup['device']['product']} ({calibration.device.type})"),
+        *wrapped(
+            "model", f"{calibration.model.name}, {calibration.dtype}, one rank of {setup['tp']}"
+        ),
+        *wrapped("timer", f"{setup['timer']}; {setup['repeats']} repeats"),
+        "",
+        *table(rows, first_width=28),
+    ]
+
+
+def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[str]:
+    """Terms with their reading, copies, layouts, and errors on held-out points."""
+    from kvsim.calibrate.calibration import ELEMENT_BYTES
+    from kvsim.calibrate.term_table import copy_rates, term_rows
+    from kvsim.sim.hardware import load_hardware
+    from kvsim.sim.hardware.card_file import card_of
+
+    hardware = (
+        card_of(profile.hardware, profile.card) if profile.card else load_hardware(profile.hardware)
+    )
+    lines = [f"{'term':16}{'a layer':>10}{'+- error':>10}  {'unit':12}reading"]
+    for row in term_rows(profile, terms, hardware, shape):
+        value = number(float(row.value))
+        error = number(float(row.standard_error)) if row.standard_error else "-"
+        lines.append(
+            f"{row.block:8}{row.name:8}{value:>10}{error:>10}  {row.unit:12}{row.reading}".rstrip()
+        )
+    lines.append("(head and host: a step)")
+    if profile.gemm.knots:
+        lines += wrapped(
+            "layer", "the two pieces do not hold here: a table between the measured points is used"
+        )
+    lines += _spread_lines(profile)
+    conditions = {block: fit.condition for block, fit in terms.by_block().items()}
+    lines += wrapped(
+        "condition numbers",
+        ", ".join(f"{block} {value:.3g}" for block, value in conditions.items()),
+    )
+    block_bytes = profile.measurement["setup"]["block_size"] * shape.kv_bytes_per_token(
+        ELEMENT_BYTES[profile.weight_dtype]
+    )
+    lines.append("")
+    lines += table(
+        [
+            ("copies of KV blocks", "latency", "rate"),
+            *(
+                (rate.name, seconds(rate.latency_us / 1e6), f"{rate.bytes_per_s / 1e9:.2f} GB/s")
+                for rate in copy_rates(profile, block_bytes)
+            ),
+        ],
+        first_width=28,
+    )
+    if profile.attention_factor:
+        factors = ", ".join(f"{name} {x:.3f}" for name, x in profile.attention_factor.items())
+        lines += ["", *wrapped("decode attention by", f"memory layout: {factors}")]
+    return [*lines, "", *error_lines(profile)]
+
+
+def _spread_lines(profile: Profile) -> list[str]:
+    """How far the repeats of a point lie apart: other work on the device shows here."""
+    spreads = [row["spread"] for row in profile.measurement["points"]]
+    share = sum(spread > _WIDE for spread in spreads) / len(spreads)
+    text = f"quartiles {100 * statistics.median(spreads):.1f} % apart at the median point"
+    if share > _MANY:
+        text += (
+            f"; over {100 * _WIDE:g} % at {100 * share:.0f} % of the points: other work was running"
+            " beside"
+        )
+    return wrapped("spread of repeats", text)

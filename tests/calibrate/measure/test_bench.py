@@ -1,0 +1,70 @@
+"""The real kernels behind every point run, on buffers that rotate beyond the cache."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kvsim.calibrate.measure.bench import KernelBench
+from kvsim.calibrate.measure.buffers import Buffers
+from kvsim.calibrate.measure.device import facts_of, find_device
+from kvsim.calibrate.measure.points import Limits, Point, copies, grid, hold_outs, layouts
+from kvsim.calibrate.measure.timing import timer_of
+from kvsim.kernels.shape import DecoderShape
+
+SHAPE = DecoderShape(2, 64, 4, 2, 16, 96, 211)
+LIMITS = Limits(max_batch=6, max_context=512, max_step_tokens=128)
+POINTS = [
+    *grid(LIMITS),
+    *layouts(LIMITS),
+    *copies(host_link=True),
+    *hold_outs(LIMITS, 0),
+]
+
+
+@pytest.fixture(scope="module")
+def bench() -> KernelBench:
+    cpu = torch.device("cpu")
+    return KernelBench(Buffers(SHAPE, device=cpu, dtype="fp32", block_size=16, cache_bytes=100_000))
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.key)
+def test_every_point_can_be_called(bench: KernelBench, point: Point) -> None:
+    workload = bench.workload(point)
+    for call in (*workload.calls[:2], workload.calls[-1]):
+        answer = call()
+        if isinstance(answer, torch.Tensor):
+            assert torch.isfinite(answer.float()).all()
+            assert answer.float().abs().sum() > 0 or point.block == "head"
+    if point.block not in ("small", "host", "to_host", "from_host"):
+        full = len(workload.calls) == 128
+        assert workload.rotated_bytes >= 2 * 100_000 or full
+
+
+def test_calls_read_different_buffers(bench: KernelBench) -> None:
+    """Two buffers hold the same numbers at other places, so their answers differ."""
+    one, two = bench.workload(Point("decode", "fit", {"batch": 2, "context": 64})).calls[:2]
+    assert not torch.equal(one(), two())  # type: ignore[arg-type]
+
+
+def test_a_layer_computes_what_the_decoder_does_but_attention(bench: KernelBench) -> None:
+    (*_, call) = bench.workload(Point("layer", "fit", {"tokens": 5})).calls
+    answer = call()
+    assert isinstance(answer, torch.Tensor)
+    assert answer.shape == (5, 64)
+
+
+def test_the_cpu_is_always_there() -> None:
+    device = find_device("cpu")
+    facts = facts_of(device)
+    assert facts.kind == "cpu"
+    assert facts.cache_bytes >= 1 << 18
+    assert facts.total_bytes > facts.cache_bytes
+    assert {"python", "torch"} <= set(facts.versions)
+    assert timer_of(device).name == "perf_counter"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is there")
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="device 'cuda' is not there; torch sees: cpu"):
+        find_device("cuda")

@@ -1,0 +1,90 @@
+"""The cache lab's tables on a made-up clock, and its decoder's calls on real kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from kvsim.calibrate.cache_lab_page import write_lab_page
+from kvsim.calibrate.conversation import conversation
+from kvsim.calibrate.measure.cache_lab import (
+    CacheRow,
+    DecoderLab,
+    StepRow,
+    blocks_needed,
+    cache_table,
+    growth_by_bytes,
+    step_table,
+)
+from kvsim.calibrate.measure.timing import HostTimer
+from kvsim.cli.calibrate_cache_lab import lab_lines
+from kvsim.kernels.decoder import Decoder
+from kvsim.kernels.shape import DecoderShape
+from kvsim.sim.cost import LinearCost
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPE = DecoderShape(2, 48, 6, 2, 16, 96, 211)
+
+
+@pytest.fixture
+def lab() -> DecoderLab:
+    decoder = Decoder(
+        SHAPE,
+        num_blocks=blocks_needed((64,), 16),
+        block_size=16,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+    )
+    return DecoderLab(decoder)
+
+
+def test_all_calls_of_a_lab_run(lab: DecoderLab) -> None:
+    assert lab.cached(1, 33)().shape == (1, 211)  # type: ignore[attr-defined]
+    assert lab.cached(16, 64)().shape == (16, 211)  # type: ignore[attr-defined]
+    assert lab.naive(40)().shape == (211,)  # type: ignore[attr-defined]
+
+
+def test_the_naive_side_ends_at_the_limit(lab: DecoderLab) -> None:
+    rows = cache_table(lab, HostTimer(), (16, 32, 64), limit_s=1e-9)
+    assert [row.naive_us is None for row in rows] == [False, True, True]
+    assert all(row.cached_us > 0 for row in rows)
+    steps = step_table(lab, HostTimer(), (16, 64))
+    assert [(row.batch, row.context) for row in steps] == [(1, 16), (1, 64), (16, 16), (16, 64)]
+
+
+def test_growth_by_bytes_is_weights_and_kv() -> None:
+    """Weights 2 x 21,504 + 211 x 48 = 53,136 values; KV 128 values a token (two layers)."""
+    assert SHAPE.layer_weights == 48 * (160 + 96) + 3 * 48 * 96
+    weights = 2 * SHAPE.layer_weights + 211 * 48
+    want = (weights + 16 * 64 * 128) / (weights + 16 * 16 * 128)
+    assert growth_by_bytes(SHAPE, 4, 16, 64, 16) == pytest.approx(want)
+    assert growth_by_bytes(SHAPE, 4, 1, 16, 16) == 1
+
+
+def test_the_tables_and_the_page(tmp_path: Path) -> None:
+    cache = [CacheRow(128, 2000.0, 9000.0), CacheRow(256, 2500.0, None)]
+    steps = [StepRow(1, 128, 2000.0), StepRow(1, 256, 2500.0)]
+    lines = lab_lines(cache, steps, SHAPE, 4)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= 80
+    assert "4.5" in text
+    assert "over the limit" in text
+    assert "1.25" in text
+    write_lab_page(
+        "lab", cache, steps, conversation(LinearCost(base_ps=10**9)), tmp_path / "l.html"
+    )
+    assert "with cache" in (tmp_path / "l.html").read_text("utf-8")
+
+
+def test_a_conversation_grows_dearer_by_its_context() -> None:
+    """1 ms + 1 us a token of context: mean over the answer's steps after the first token."""
+    cost = LinearCost(base_ps=10**9, per_context_token_ps=10**6)
+    turns = conversation(cost, num_turns=50, asked=120, answered=200)
+    assert [turn.context for turn in turns[:3]] == [120, 440, 760]
+    for turn in turns:
+        mean_context = turn.context + 1 + 198 / 2
+        assert turn.tpot_s == pytest.approx(1e-3 + 1e-6 * mean_context)

@@ -1,0 +1,119 @@
+"""``kvsim calibrate`` end to end on a device that is made up, and its refusals."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvsim.calibrate import calibration
+from kvsim.cli.main import main
+from kvsim.sim.profile_file import load_profile
+from kvsim.traces import bundled_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.calibrate.measure.conftest import FakeDevice
+
+COMMAND = ("calibrate", "--device", "cpu", "--model", "qwen2.5-0.5b", "--dtype", "bf16", "--quick")
+
+
+@pytest.fixture(autouse=True)
+def _on_the_fake_device(
+    device: FakeDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(calibration, "KernelBench", lambda *_, **__: device)
+    monkeypatch.setattr(calibration, "timer_of", lambda _: device)
+
+
+def test_the_dry_run_measures_nothing(
+    device: FakeDevice, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([*COMMAND, "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (total,) = [line for line in lines if line.startswith("all, with anchors")]
+    assert "69" in total
+    assert len(device.measured) == 4, "the probes"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_profile_is_written_printed_and_drawn(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(list(COMMAND)) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.split("profile: ")[0].splitlines())) <= 80
+    for words in ("a2", "of bandwidth", "of peak", "condition numbers", "copy, one piece",
+                  "contiguous 0.800", "decode attention", "spread of repeats"):  # fmt: skip
+        assert words in out
+    assert "warning" not in out
+    assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
+    profile = load_profile(tmp_path / "profile.json")
+    assert profile.model.name == "qwen2.5-0.5b"
+    assert main(["calibrate", "report", "profile.json"]) == 0
+    assert "page: profile.html" in capsys.readouterr().out
+    assert (tmp_path / "profile.html").stat().st_size > 10_000
+
+
+def test_simulate_takes_the_profile_as_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    """Cost and card both come from the file, and steps outside its range are counted."""
+    assert main(list(COMMAND)) == 0
+    capsys.readouterr()
+    trace = ("simulate", str(bundled_path("chat-2k")), "--limit", "20", "--out", "run", "--json")
+    assert main([*trace, "--hardware", "profile.json", "--model", "qwen2.5-0.5b"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert "measured on this device" in json.dumps(summary)
+
+
+def test_an_interrupted_session_goes_on(
+    device: FakeDevice, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plain = device.workload
+
+    def impatient(point: object) -> object:
+        if len(device.measured) == 40:
+            device.measured.clear()
+            raise KeyboardInterrupt
+        return plain(point)  # type: ignore[arg-type]
+
+    device.workload = impatient  # type: ignore[method-assign, assignment]
+    assert main(list(COMMAND)) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["profile.json.points"]
+    device.workload = plain  # type: ignore[method-assign]
+    assert main(list(COMMAND)) == 0
+    assert "goes on with the points in profile.json.points" in capsys.readouterr().err
+    assert len(device.measured) == 4 + 69 - 36, "probes, and what was missing: 6 groups of 6 were"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "qwen"], "is neither a file nor a bundled name; nearest is"),
+        (["--model", "qwen3-30b-a3b"], "128 routed experts"),
+        (["--dtype", "int4"], "--dtype 'int4' is not measured; choices: bf16, fp16, fp32"),
+        (["--max-context", "200"], "max_context is 200; it must be at least 512"),
+        (["--max-drift", "0"], "max_drift is 0.0; it must be above 0"),
+        (["--out", "there.json"], "there.json exists: remove it, or give another --out"),
+    ],
+)
+def test_errors_are_one_sentence(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "there.json").write_text("{}")
+    assert main([*COMMAND, *arguments]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.startswith("kvsim: ")
+    assert err.count("\n") == 1
+
+
+def test_a_drifting_clock_is_told_on_the_command_line(
+    device: FakeDevice, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device.slowness = lambda fake: 1.0 + 0.01 * len(fake.measured)
+    assert main(list(COMMAND)) == 2
+    assert "kvsim: the clock drifts" in capsys.readouterr().err

@@ -1,0 +1,199 @@
+"""From points to a profile: known costs are found again, and the file says all there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvsim.calibrate.calibration import Calibration, Wish, plan_calibration, raw_path
+from kvsim.calibrate.prediction import predicted_us
+from kvsim.calibrate.profile_page import compared_points, write_profile_page
+from kvsim.calibrate.profile_use import cost_of_profile
+from kvsim.calibrate.term_table import copy_rates, term_rows
+from kvsim.sim.hardware import load_hardware
+from kvsim.sim.profile_file import dump_profile, load_profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.calibrate.measure.conftest import FakeDevice
+
+
+def nothing(_done: int, _total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def test_known_costs_are_found_again(calibration: Calibration, tmp_path: Path) -> None:
+    profile, terms = calibration.run(tmp_path / "p.json", nothing)
+    assert sorted(profile.gemm.pieces) == [
+        pytest.approx((150, 0.5), rel=0.02),
+        pytest.approx((200, 0.1), rel=0.02),
+    ]
+    decode = profile.decode_attention
+    found = (decode.per_call_us, decode.per_request_us, decode.per_token_us)
+    assert found == pytest.approx((12, 0.2, 0.002), rel=0.01)
+    mixed = profile.mixed_attention
+    assert (mixed.per_request_us, mixed.per_token_us) == pytest.approx((0.3, 0.005), rel=0.01)
+    assert (profile.head.per_step_us, profile.head.per_request_us) == pytest.approx((500, 2))
+    assert (profile.host.per_step_us, profile.host.per_request_us) == pytest.approx((60, 3))
+    assert terms.small.coefficients[0] == pytest.approx((8, 0.02))
+    assert all(error.median < 0.01 for error in profile.hold_out.values())
+    assert {error.points for error in profile.hold_out.values()} == {4}
+    factors = {"contiguous": 0.8, "paged-8": 1.2, "paged-16": 1, "paged-32": 1, "paged-64": 1}
+    assert profile.attention_factor == pytest.approx(factors)
+    assert profile.layer_floor_us == pytest.approx(8)
+
+
+def test_noise_moves_terms_little_and_errors_are_stated(
+    calibration: Calibration, device: FakeDevice, tmp_path: Path
+) -> None:
+    device.noise = 0.05
+    profile, terms = calibration.run(tmp_path / "p.json", nothing)
+    assert profile.decode_attention.per_token_us == pytest.approx(0.002, rel=0.1)
+    (errors,) = terms.decode.standard_errors
+    assert 0 < errors[2] < 0.1 * 0.002
+    assert max(error.median for error in profile.hold_out.values()) < 0.08
+
+
+def test_a_block_that_does_not_follow_the_form_has_its_error(
+    calibration: Calibration, device: FakeDevice, tmp_path: Path
+) -> None:
+    """Held-out decodes cost half more than the others."""
+    device.slowness = lambda fake: 1.5 if "decode hold-out" in fake.measured[-1] else 1.0
+    calibration = replace(calibration, rules=replace(calibration.rules, max_drift=1.0))
+    profile, _ = calibration.run(tmp_path / "p.json", nothing)
+    poor = [block for block, error in profile.hold_out.items() if error.median > 0.01]
+    assert poor == ["decode_attention"]
+    assert profile.hold_out["decode_attention"].median == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_a_concave_layer_becomes_a_table(
+    calibration: Calibration, device: FakeDevice, tmp_path: Path
+) -> None:
+    """Square roots are no maximum of affine pieces; between points the table is linear."""
+
+    def root(fake: FakeDevice) -> float:
+        block, _, rest = fake.measured[-1].partition(" ") if fake.measured else ("", "", "")
+        tokens = int(rest.split("=")[-1]) if block == "layer" else 0
+        truth = max(200 + 0.1 * tokens, 150 + 0.5 * tokens)
+        return 1000 * tokens**0.5 / truth if tokens else 1.0
+
+    device.slowness = root
+    calibration = replace(calibration, rules=replace(calibration.rules, max_drift=1e9))
+    profile, _ = calibration.run(tmp_path / "p.json", nothing)
+    assert profile.gemm.pieces == ()
+    assert dict(profile.gemm.knots)[256] == pytest.approx(16_000)
+    assert len(profile.gemm.knots) == 8
+
+
+def test_the_file_holds_all_there_is(calibration: Calibration, tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    profile, _ = calibration.run(path, nothing)
+    path.write_text(dump_profile(profile))
+    again = load_profile(path)
+    assert dump_profile(again) == dump_profile(profile)
+    measurement = again.measurement
+    assert len(measurement["points"]) == len(calibration.points)
+    for key in ("date", "setup", "anchor_us", "standard_errors", "condition"):
+        assert key in measurement
+    for key in ("product", "driver", "versions", "cache_bytes", "total_bytes"):
+        assert key in measurement["setup"]["device"]
+    assert again.measured.batch == (1, 256)
+    assert again.measured.total_context is not None
+    assert again.measured.total_context[0] <= 256
+    assert again.measured.step_tokens == (1, 2048)
+    assert raw_path(path).name == "p.json.points"
+
+
+def test_the_profile_is_a_card_and_a_step_cost(calibration: Calibration, tmp_path: Path) -> None:
+    """A step inside the measured range takes what its parts were measured to take."""
+    path = tmp_path / "p.json"
+    profile, _ = calibration.run(path, nothing)
+    path.write_text(dump_profile(profile))
+    card = load_hardware(str(path))
+    assert (card.kind, card.profile) == ("cpu", str(path))
+    cost = cost_of_profile(path)
+    step_ps, inside = cost.step([], 64, 64 * 2048)
+    layer_us = 200 + 0.1 * 64 + 12 + 0.2 * 64 + 0.002 * 64 * 2048
+    truth_us = 32 * layer_us + 500 + 2 * 64 + 60 + 3 * 64
+    assert step_ps / 1e6 == pytest.approx(truth_us, rel=0.01)
+    assert inside
+    assert not cost.step([], 300, 300 * 100)[1], "more requests than were measured"
+
+
+def test_terms_read_as_bandwidth_and_peak(calibration: Calibration, tmp_path: Path) -> None:
+    profile, terms = calibration.run(tmp_path / "p.json", nothing)
+    card = load_hardware("h100-sxm")
+    rows = {row.name: row for row in term_rows(profile, terms, card, calibration.shape)}
+    assert rows["a2"].value == pytest.approx(0.002, rel=0.01)
+    assert rows["a2"].reading == "2048.0 GB/s, 0.61 of bandwidth", "4,096 B in 2 ns"
+    assert rows["h1"].reading == "525.34 TFLOP/s, 0.53 of peak"
+    assert rows["m2"].reading == "2.50 x a2"
+
+
+def test_copies_are_a_latency_and_a_rate(calibration: Calibration, tmp_path: Path) -> None:
+    profile, _ = calibration.run(tmp_path / "p.json", nothing)
+    one_piece, by_block = sorted(copy_rates(profile, 65_536), key=lambda rate: rate.name)[::-1]
+    assert (one_piece.name, by_block.name) == ("copy, one piece", "copy, block by block")
+    assert one_piece.latency_us == pytest.approx(5)
+    assert one_piece.bytes_per_s == pytest.approx(2 * 65_536 / 1e-6)
+    assert by_block.bytes_per_s == pytest.approx(2 * 65_536 / 4e-6)
+
+
+def test_the_page_shows_every_point_that_has_a_term(
+    calibration: Calibration, tmp_path: Path
+) -> None:
+    profile, _ = calibration.run(tmp_path / "p.json", nothing)
+    rows = compared_points(profile)
+    blocks = {"small", "layout", "copy"}
+    assert len(rows) == sum(point.block not in blocks for point in calibration.points)
+    assert sum(row.held_out for row in rows) == 20
+    for point in calibration.points:
+        assert (predicted_us(profile, point) is None) == (point.block in blocks)
+    write_profile_page(profile, tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text("utf-8")
+    assert "decode, held out" in page
+    assert "cdn.plot.ly" not in page.split("<body>")[1][:2000], "opens without a network"
+    with pytest.raises(ValueError, match="holds no raw points"):
+        compared_points(replace(profile, measurement={}))
+
+
+def test_a_rank_of_several_is_a_narrower_layer() -> None:
+    one, rank = (plan_calibration(Wish("cpu", "llama-3.1-8b", "bf16", tp=tp)) for tp in (1, 4))
+    assert rank.shape.num_heads * 4 == one.shape.num_heads
+    assert rank.shape.num_kv_heads * 4 == one.shape.num_kv_heads
+    assert rank.shape.layer_weights * 4 == one.shape.layer_weights
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        (Wish("cpu", "qwen3-30b-a3b"), "qwen3-30b-a3b is not measured: .*128 routed experts"),
+        (Wish("cpu", "gemma-2-2b"), "gemma-2-2b is not measured: its layers are of the kinds"),
+        (Wish("cpu", "opt-125m"), "opt-125m is not measured: its layers are not q/k/v"),
+        (Wish("cpu", dtype="fp8"), "--dtype 'fp8' is not measured; choices: bf16, fp16, fp32"),
+        (Wish("cpu", "llama-3.1-8b", tp=3), "tp=3 does not divide"),
+        (Wish("cpu", block_size=0), "--block-size is 0"),
+        (Wish("cpu", max_batch=1), "max_batch is 1; it must be at least 2"),
+    ],
+)
+def test_what_is_not_measured_is_refused_by_name(wish: Wish, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan_calibration(wish)
+
+
+def test_the_dry_run_counts_what_the_session_takes(
+    calibration: Calibration, device: FakeDevice, tmp_path: Path
+) -> None:
+    """On a device of constant rates; how near it comes on a real one is told in the docs."""
+    rates = calibration.rates()
+    before_s = device.now_s()
+    calibration.run(tmp_path / "p.json", nothing)
+    took_s = device.now_s() - before_s
+    estimate_s = sum(calibration.seconds_of(point, rates) for point in calibration.points)
+    setup_s = 0.03 * len(calibration.points)
+    anchors_s = 0.3 * (3 + -(-len(calibration.points) // 6))
+    assert calibration.seconds(rates) == pytest.approx(estimate_s + anchors_s)
+    assert estimate_s - setup_s < 20 * took_s

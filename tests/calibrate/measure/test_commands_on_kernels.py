@@ -1,0 +1,109 @@
+"""The commands that measure, on real kernels of a tiny model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvsim.cli.main import main
+from kvsim.sim.profile_file import load_profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 211,
+    "max_position_embeddings": 2048,
+    "torch_dtype": "float32",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile that was measured where torch, numpy, scipy and kvsim itself are all there is."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "config.json").write_text(json.dumps(TINY))
+    lacking = "pandas plotly pyarrow simpy tqdm shtab zstandard"
+    program = (
+        "import sys\n"
+        f"for name in {lacking.split()}: sys.modules[name] = None\n"
+        "from kvsim.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    done = subprocess.run(
+        [
+            sys.executable, "-P", "-c", program, "calibrate", "--device", "cpu", "--quick",
+            "--model", "config.json", "--max-batch", "4", "--max-context", "600",
+            "--max-step-tokens", "128", "--max-drift", "1e6",
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_bare_image_is_enough_to_calibrate(folder: Path) -> None:
+    profile = load_profile(folder / "profile.json")
+    assert profile.measured.batch == (1, 4)
+    assert profile.model.hidden_size == 64
+    assert min(row["median_us"] for row in profile.measurement["points"]) > 0
+
+
+def test_validate_local_puts_real_beside_simulated(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    command = ["validate", "local", "profile.json", "--model", "config.json", "--device", "cpu"]
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for words in ("mean step", "mean TPOT", "preemptions", "each real step"):
+        assert any(line.startswith(words) for line in lines)
+    assert main([*command, "--requests", "1"]) == 2
+    assert "--requests is 1; it must be at least 2" in capsys.readouterr().err
+
+
+def test_the_cache_lab_prints_and_draws(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    lab = ["calibrate", "cache-lab", "--device", "cpu", "--model", "config.json", "--layers", "1"]
+    assert main([*lab, "--max-context", "256", "--profile", "profile.json"]) == 0
+    out = capsys.readouterr().out
+    for words in ("256 tokens", "batch 16, 256", "turn, all layers", "page: cache-lab.html"):
+        assert words in out
+    assert (folder / "cache-lab.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--layers", "3"], "--layers is 3; tiny"),
+        (["--max-context", "100"], "--max-context is 100; it must be at least 256"),
+        (["--dtype", "fp8"], "--dtype 'fp8' is not measured"),
+    ],
+)
+def test_what_the_cache_lab_cannot_do_is_refused(
+    folder: Path,
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(folder)
+    lab = ["calibrate", "cache-lab", "--device", "cpu", "--model", "config.json", "--layers", "1"]
+    assert main([*lab, *arguments]) == 2
+    assert message in capsys.readouterr().err

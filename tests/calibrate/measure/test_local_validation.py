@@ -1,0 +1,94 @@
+"""The real decoder under our scheduler writes what it would write alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+import torch
+
+from kvsim.calibrate.local_decoder import LocalDecoder
+from kvsim.calibrate.local_validation import LocalTrace, validate_local
+from kvsim.kernels.decoder import Decoder
+from kvsim.kernels.shape import DecoderShape
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.driver import run
+
+SHAPE = DecoderShape(2, 48, 6, 2, 16, 96, 211)
+LOCAL = LocalTrace(
+    num_requests=8,
+    prompt_tokens=(5, 30),
+    output_tokens=(2, 12),
+    span_s=0.02,
+    max_num_batched_tokens=16,
+    max_num_seqs=5,
+    pool_share=0.25,
+    block_size=4,
+)
+COST = LinearCost(base_ps=3 * 10**9)
+
+
+def made(local: LocalTrace = LOCAL) -> tuple[Decoder, list[torch.Tensor]]:
+    trace = local.trace()
+    blocks = local.config(trace).num_gpu_blocks
+    decoder = Decoder(
+        SHAPE,
+        num_blocks=blocks,
+        block_size=local.block_size,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+    )
+    for cache in decoder.caches:
+        cache.fill_(float("nan"))
+    rng = torch.Generator().manual_seed(1)
+    return decoder, [torch.randint(0, 211, (int(n),), generator=rng) for n in trace.prompt_tokens]
+
+
+def test_chunks_blocks_and_preemptions_do_not_change_a_word() -> None:
+    decoder, prompts = made()
+    trace = LOCAL.trace()
+    config = LOCAL.config(trace)
+    listener = LocalDecoder(decoder, prompts)
+    result = run(trace, config, COST, max_tokens=trace.output_tokens, listener=listener, audit=True)
+    assert result.recorder.num_preemptions > 0
+    assert len(listener.durations_ps) == result.recorder.num_steps
+    for index, prompt in enumerate(prompts):
+        text = prompt
+        for _ in range(int(trace.output_tokens[index])):
+            text = torch.cat((text, decoder.naive_logits(text).argmax().view(1)))
+        assert torch.equal(listener.texts[index], text)
+
+
+def test_the_stepper_s_clock_is_the_device_s() -> None:
+    """A clock that ticks 5 ms at each look: every step lasts 5 ms, whatever the cost says."""
+    decoder, prompts = made()
+    local = replace(LOCAL, span_s=0.0)
+    trace = local.trace()
+    ticks = count(0, 5 * 10**6)
+    listener = LocalDecoder(decoder, prompts, clock_ns=lambda: next(ticks))
+    recorder = run(
+        trace, local.config(trace), COST, max_tokens=trace.output_tokens, listener=listener
+    ).recorder
+    assert set(listener.durations_ps) == {5 * 10**9}
+    assert recorder.end_ps == recorder.num_steps * 5 * 10**9
+    assert set(listener.expected_ps) == {3 * 10**9}
+
+
+def test_both_sides_are_told() -> None:
+    decoder, _ = made()
+    result = validate_local(LOCAL, decoder, COST, vocab_size=211)
+    assert result.real.num_preemptions > 0
+    assert result.simulated.step_s == pytest.approx(0.003)
+    assert result.real.step_s == pytest.approx(
+        sum(result.durations_ps) / len(result.durations_ps) / 1e12
+    )
+    assert result.step_error == pytest.approx(0.003 / result.real.step_s - 1)
+    assert result.num_outside == 0
+    assert min(result.real.tpot_s, result.real.ttft_s, result.real.e2e_s) > 0
+
+
+def test_a_pool_for_all_is_refused() -> None:
+    decoder, _ = made(replace(LOCAL, pool_share=2.0))
+    with pytest.raises(ValueError, match="nobody was preempted"):
+        validate_local(replace(LOCAL, pool_share=2.0), decoder, COST, vocab_size=211)
