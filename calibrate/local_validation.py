@@ -139,8 +139,8 @@ def validate_local(
 ) -> LocalResult:
     """Run the trace on the decoder, then in the simulator with ``cost``.
 
-    The decoder's cache must hold the blocks of ``local.config``. Raises ``ValueError`` where the
-    pool was so large that nobody was preempted.
+    The decoder's cache must hold the blocks of ``local.config``. Whether anyone is preempted
+    depends on how fast the device is: both sides count it.
     """
     import torch
 
@@ -158,8 +158,6 @@ def validate_local(
     simulated = run(
         trace, config, cost, max_tokens=trace.output_tokens, listener=simulated_steps
     ).recorder
-    if not real.num_preemptions:
-        raise ValueError("nobody was preempted: the pool was not tight (give a smaller pool share)")
     return LocalResult(
         real=Side.of(real, statistics.fmean(listener.durations_ps) / PS_PER_S),
         simulated=Side.of(simulated, statistics.fmean(simulated_steps.durations_ps) / PS_PER_S),

@@ -62,6 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
         block_size=local.block_size,
     )
     result = validate_local(local, decoder, cost, vocab_size=profile.model.vocab_size)
+    if not result.real.num_preemptions:
+        print("note: nobody was preempted on the device; with more --requests the pool is tight",
+              file=sys.stderr)  # fmt: skip
     print("\n".join(result_lines(result, cost.name)))
     return 0
 

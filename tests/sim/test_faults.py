@@ -349,9 +349,9 @@ ASYNC = [
         (
             MixedRunningFirst,
             "_serve_running",
-            "if tokens <= 0:",
+            "if tokens <= 0 or ",
             "if tokens <= 0 and sequence.known + sequence.owed < sequence.prompt_tokens "
-            "+ sequence.max_tokens:\n            break\n        if tokens <= 0:",
+            "+ sequence.max_tokens:\n            break\n        if tokens <= 0 or ",
         ),
     ),
     fault(
