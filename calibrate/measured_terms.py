@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TABLE_BEYOND: Final = 0.05
 """Median error of the two-piece form on its own points beyond which a table replaces it."""
+TABLE_BEYOND_LARGEST: Final = 0.2
+"""The same for the largest error: a step of one request must not be charged as one of four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def fit_terms(timings: Iterable[tuple[Point, Timing]]) -> Terms:
     affine = _matrix(np.ones_like(tokens), tokens)
     layer_fit = fit_max_affine([affine, affine], layer.us)
     errors = np.abs(layer_fit.predict([affine, affine]) / layer.us - 1)
-    knots = _knots(tokens, layer.us) if np.median(errors) > TABLE_BEYOND else ()
+    misses = np.median(errors) > TABLE_BEYOND or errors.max() > TABLE_BEYOND_LARGEST
+    knots = _knots(tokens, layer.us) if misses else ()
     decode = _Block(timings, "decode")
     prefill = _Block(timings, "prefill")
     prefill_fit = fit_max_affine(_prefill_pieces(prefill), prefill.us)

@@ -34,7 +34,7 @@ def randn(rng: torch.Generator, device: torch.device, *sizes: int) -> torch.Tens
     return torch.randn(*sizes, generator=rng).to(device)
 
 
-@pytest.mark.parametrize("num_tokens", [1, 7, 64])
+@pytest.mark.parametrize("num_tokens", [1, 2, 3, 4, 7, 64])
 def test_projections(rng: torch.Generator, device: torch.device, num_tokens: int) -> None:
     weights = random_layer(SHAPE, device=device, dtype=torch.float32, rng=rng)
     x = randn(rng, device, num_tokens, SHAPE.hidden_size)

@@ -85,7 +85,17 @@ def test_a_concave_layer_becomes_a_table(
     profile, _ = calibration.run(tmp_path / "p.json", nothing)
     assert profile.gemm.pieces == ()
     assert dict(profile.gemm.knots)[256] == pytest.approx(16_000)
-    assert len(profile.gemm.knots) == 8
+    assert len(profile.gemm.knots) == 11
+
+
+def test_one_token_far_off_both_pieces_is_a_table(
+    calibration: Calibration, device: FakeDevice, tmp_path: Path
+) -> None:
+    """A CPU multiplies one row in half the time of two; all other points fit."""
+    device.slowness = lambda fake: 0.5 if fake.measured[-1:] == ["layer fit tokens=1"] else 1.0
+    profile, _ = calibration.run(tmp_path / "p.json", nothing)
+    knots = dict(profile.gemm.knots)
+    assert knots[1] == pytest.approx(knots[2] / 2, rel=0.01)
 
 
 def test_the_file_holds_all_there_is(calibration: Calibration, tmp_path: Path) -> None:
