@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.paged import PagedAllocator
+from kvsim.sim.schedule_listener import ScheduleListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 PS_PER_NS = 1000
 
 
-class StepDurations:
+class StepDurations(ScheduleListener):
     """Listens to how long steps last: ``durations_ps``, one a step."""
 
     def __init__(self) -> None:
@@ -33,19 +34,6 @@ class StepDurations:
     def called(self, stepper: Stepper, flight: Flight) -> None:
         """Note the step."""
         self.durations_ps.append(flight.end_ps - flight.start_ps)
-
-    def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """Nothing to note."""
-
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        """Nothing to note: results are those of the step that was called."""
 
 
 class LocalDecoder(StepDurations):

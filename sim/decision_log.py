@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvsim.sim.schedule_listener import ScheduleListener
+
 if TYPE_CHECKING:
     from kvsim.sim.stepper import Flight, Stepper
 
@@ -31,8 +33,8 @@ class Result(NamedTuple):
     dropped: tuple[int, ...]
 
 
-class DecisionLog:
-    """A stepper's listener (``ScheduleListener``)."""
+class DecisionLog(ScheduleListener):
+    """Writes down every call and every result."""
 
     def __init__(self) -> None:
         self.records: list[Call | Result] = []
@@ -52,9 +54,6 @@ class DecisionLog:
                 stepper.state.allocator.num_evicted,
             )
         )
-
-    def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """Write nothing: the calls are written."""
 
     def applied(
         self,

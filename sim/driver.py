@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kvsim.sim.host_link import HostLink
     from kvsim.sim.leap_listener import LeapListener
     from kvsim.sim.leaper import Leaper
-    from kvsim.sim.stepper import ScheduleListener
+    from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
 

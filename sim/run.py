@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.driver import EngineRun
-    from kvsim.sim.stepper import ScheduleListener
+    from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kvsim.policies.allocators import make_allocator
 from kvsim.policies.batching import BATCHING, SchedulerState
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kvsim.sim.host_link import HostLink
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
+    from kvsim.sim.schedule_listener import ScheduleListener
 
 
 class FlightItem(NamedTuple):
@@ -65,29 +66,6 @@ class Flight:
     call_ps: int
     start_ps: int
     end_ps: int
-
-
-class ScheduleListener(Protocol):
-    """Sees every call and every boundary of a stepper (conformance logs, audits)."""
-
-    def called(self, stepper: Stepper, flight: Flight) -> None:
-        """A scheduling call handed out ``flight``."""
-        ...
-
-    def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """All calls that were due are made; ``stepper.cause`` is why the queue's head waits."""
-        ...
-
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        """The results of ``flight`` were applied (request indices)."""
-        ...
 
 
 class Stepper:

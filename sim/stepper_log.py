@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsim.policies.allocators import PagedAllocator
+from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.sim.schedule_log import ScheduleLog
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 
-class StepperLog(ScheduleLog):
-    """A stepper's listener: its schedule, with ``log_blocks`` physical block ids too."""
+class StepperLog(ScheduleLog, ScheduleListener):
+    """A stepper's schedule, with ``log_blocks`` physical block ids too."""
 
     def __init__(
         self, trace: Trace, watcher: Watcher | None = None, *, log_blocks: bool = False
@@ -70,9 +71,6 @@ class StepperLog(ScheduleLog):
             if any(added):
                 new[item.sequence.name] = added[0] if len(added) == 1 else added
         return new
-
-    def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """Write nothing: the calls are written."""
 
     def applied(
         self,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.sim.recorder import CAUSES
+from kvsim.sim.schedule_listener import ScheduleListener
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 PARTS: Final = (*(f"queue: {cause}" for cause in CAUSES), "prefill", "between chunks", "preempted")
 
 
-class TtftParts:
-    """A stepper's listener that books every picosecond before a first token."""
+class TtftParts(ScheduleListener):
+    """Books every picosecond before a first token."""
 
     def __init__(self, num_requests: int) -> None:
         self._plans_ps: list[int] = []

@@ -14,6 +14,7 @@ import pytest
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
+from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import LENGTH, Trace
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def make_trace(*rows: tuple[int, ...]) -> Trace:
     )
 
 
-class Plan:
+class Plan(ScheduleListener):
     """Writes a run down, and what its memory held after each call."""
 
     def __init__(self) -> None:
@@ -50,9 +51,6 @@ class Plan:
         line += "".join(f" -{gone.sequence.index}" for gone in flight.step.preempted)
         self.lines.append(line)
         self.spare.append(stepper.state.allocator.num_spare)
-
-    def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """The calls are written already."""
 
     def applied(
         self,

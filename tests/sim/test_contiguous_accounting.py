@@ -22,6 +22,7 @@ from kvsim.sim.driver import Driver
 from kvsim.sim.memory_shares import PRIMITIVES, PoolShape, all_time, while_waiting
 from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
 from kvsim.sim.requests import Requests
+from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.sim.stepper import Flight, Stepper
 from kvsim.traces.max_tokens import assume_max_tokens
 from kvsim.traces.trace import LENGTH, STOP, Trace
@@ -117,7 +118,7 @@ class Snapshot:
     ended: set[int]
 
 
-class Account(Stepper):
+class Account(Stepper, ScheduleListener):
     """A stepper that is watched from outside."""
 
     def __init__(self, *args: Any) -> None:
@@ -141,9 +142,6 @@ class Account(Stepper):
         if not flight.step.ends_together:  # rows of ended members are paid for, too
             assert flight.end_ps - flight.start_ps == step_ps + copy_ps
         self.copied = copied
-
-    def planned(self, *_call: object) -> None:
-        pass
 
     def applied(self, *_results: object) -> None:
         pass

@@ -16,6 +16,7 @@ from kvsim.sim.engine_setup import set_up
 from kvsim.sim.preset import load_preset, verification
 from kvsim.sim.run import simulate
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
+from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def make_trace(*rows: tuple[int, int, int, str]) -> Trace:
     return Trace("hand-made", arrival * 1000, prompt, output, max_tokens=output, prefix=prefix)
 
 
-class Hits:
+class Hits(ScheduleListener):
     """Hit of each admission, and preemptions, in order."""
 
     def __init__(self) -> None:
@@ -50,12 +51,6 @@ class Hits:
         allocator = stepper.state.allocator
         assert isinstance(allocator, RadixAllocator)
         self.sizes.append(allocator.cache.tree.num_tokens)
-
-    def planned(self, *_call: object) -> None:
-        pass
-
-    def applied(self, *_: object) -> None:
-        """Nothing to note."""
 
 
 def hits(trace: Trace, **rules: object) -> Hits:

@@ -26,6 +26,7 @@ from kvsim.sim.host_link import HostLink
 from kvsim.sim.memory_shares import PoolShape, all_time, while_waiting
 from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
 from kvsim.sim.requests import Requests
+from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.sim.stepper import Flight, Stepper
 from kvsim.traces.max_tokens import assume_max_tokens
 from kvsim.traces.trace import LENGTH, STOP, PrefixIds, Trace
@@ -258,7 +259,7 @@ class Snapshot:
     blocks: Blocks
 
 
-class Account(Stepper):
+class Account(Stepper, ScheduleListener):
     """A stepper that is watched from outside; residencies are (index, preemptions before)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -351,9 +352,6 @@ class Account(Stepper):
             self._move(admission.sequence.index, "running", flight.call_ps)
         for item in flight.items:
             self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
-
-    def planned(self, *_call: object) -> None:
-        pass
 
     def applied(
         self,

@@ -27,6 +27,7 @@ from kvsim.sim.random_scenario import (
     random_scenario,
     reserved_scenario,
 )
+from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
 
@@ -148,7 +149,7 @@ def test_unrolled_leaps_are_the_steppers_steps(scenario: RandomScenario) -> None
                 assert ours[field] == value, field
 
 
-class Decisions:
+class Decisions(ScheduleListener):
     """A stepper's listener: who is served and admitted by each call, and what is free then."""
 
     def __init__(self) -> None:
@@ -163,12 +164,6 @@ class Decisions:
         ]
         admitted = [[a.sequence.name, 0, "new"] for a in flight.step.admitted]
         self.rows.append((served, admitted, allocator.placement.num_free))
-
-    def planned(self, *_call: object) -> None:
-        pass
-
-    def applied(self, *_results: object) -> None:
-        pass
 
 
 @given(reserved_scenarios)
@@ -229,7 +224,7 @@ def test_the_reservations_are_tight() -> None:
     assert stuck > 5
 
 
-class TreeDecisions:
+class TreeDecisions(ScheduleListener):
     """A stepper's listener: who enters and leaves in each call, pages free and lost."""
 
     def __init__(self) -> None:
@@ -255,12 +250,6 @@ class TreeDecisions:
                 evicted,
             )
         )
-
-    def planned(self, *_call: object) -> None:
-        pass
-
-    def applied(self, *_results: object) -> None:
-        pass
 
 
 @given(radix_scenarios)

@@ -25,6 +25,7 @@ from kvsim.policies.registry import Registry
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
+from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def knows_the_truth(registry: Registry[Any], name: str) -> bool:
 
 
 @dataclass
-class Decisions:
+class Decisions(ScheduleListener):
     """Listener: what each call decided, and how long each answer was by then."""
 
     calls: list[tuple[int, str]] = field(default_factory=list)
@@ -116,12 +117,6 @@ class Decisions:
         self.calls.append((flight.call_ps, json.dumps(told)))
         sequences = [*state.running, *state.waiting]
         self.sampled.append({s.index: s.known - s.prompt_tokens for s in sequences})
-
-    def planned(self, *_call: object) -> None:
-        """The calls are noted already."""
-
-    def applied(self, *_results: object) -> None:
-        """Results are no decisions."""
 
 
 def make_trace(outputs: list[int]) -> Trace:

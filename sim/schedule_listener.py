@@ -1,0 +1,59 @@
+"""Who watches a stepper: logs, audits, pictures. A listener overrides what it wants to see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvsim.sim.stepper import Flight, Stepper
+
+
+class ScheduleListener:
+    """Sees every call and every boundary of a stepper; as it stands, it looks away."""
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        """See what a scheduling call handed out."""
+
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """See that all calls due are made; ``stepper.cause`` is why the queue's head waits."""
+
+    def applied(
+        self,
+        stepper: Stepper,
+        flight: Flight,
+        finished: list[int],
+        late: list[int],
+        dropped: list[int],
+    ) -> None:
+        """See that the results of ``flight`` were applied (request indices)."""
+
+
+class Listeners(ScheduleListener):
+    """Several listeners as one, told in order."""
+
+    def __init__(self, listeners: Sequence[ScheduleListener]) -> None:
+        self._listeners = listeners
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        """Tell each of the call."""
+        for listener in self._listeners:
+            listener.called(stepper, flight)
+
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """Tell each that the calls are made."""
+        for listener in self._listeners:
+            listener.planned(stepper, now_ps)
+
+    def applied(
+        self,
+        stepper: Stepper,
+        flight: Flight,
+        finished: list[int],
+        late: list[int],
+        dropped: list[int],
+    ) -> None:
+        """Tell each of the results."""
+        for listener in self._listeners:
+            listener.applied(stepper, flight, finished, late, dropped)
