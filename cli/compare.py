@@ -23,6 +23,7 @@ from kvsim.cli.trace_options import check_seed, is_closed, read_with_options
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from kvsim.sim.comparison import Comparison
     from kvsim.sim.comparison_presets import ComparisonPreset, Published
@@ -77,6 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
+    from kvsim.cli.progress import Progress
     from kvsim.sim.comparison import SCHEMA
     from kvsim.sim.comparison_presets import comparison_preset
     from kvsim.sim.ctrl_c import ctrl_c_delayed
@@ -94,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     scenarios, note = with_own_kernels(scenarios_of(arguments, preset))
     traces = _traces(arguments, preset)
     with nullcontext() if folder is None else run_folder_made(folder, check):
-        result = _compared(traces, scenarios, note, arguments)
+        with Progress("requests") as progress:
+            result = compared_runs(traces, scenarios, note, arguments, progress)
         published = None if preset is None else preset.published(result.rows)
         with ctrl_c_delayed():
             _write(result, published, folder, as_json=arguments.json)
@@ -147,32 +150,32 @@ def _traces(arguments: argparse.Namespace, preset: ComparisonPreset | None) -> t
     return made
 
 
-def _compared(
+def compared_runs(
     traces: tuple[Trace, ...],
     scenarios: dict[str, Scenario],
     note: str,
     arguments: argparse.Namespace,
+    on_progress: Callable[[int, int], None],
 ) -> Comparison:
-    from kvsim.cli.progress import Progress
+    """Run all scenarios as the options say."""
     from kvsim.sim.comparison import compare
 
-    with Progress("requests") as progress:
-        return compare(
-            traces,
-            scenarios,
-            notes=(note,),
-            jobs=arguments.jobs,
-            step=arguments.step,
-            audit=arguments.audit,
-            seed=arguments.seed,
-            rate_scale=arguments.rate_scale,
-            assume_max_tokens=arguments.assume_max_tokens,
-            closed=is_closed(arguments),
-            think_time=arguments.think_time,
-            num_users=arguments.users,
-            timeout=arguments.timeout,
-            on_progress=progress,
-        )
+    return compare(
+        traces,
+        scenarios,
+        notes=(note,),
+        jobs=arguments.jobs,
+        step=arguments.step,
+        audit=arguments.audit,
+        seed=arguments.seed,
+        rate_scale=arguments.rate_scale,
+        assume_max_tokens=arguments.assume_max_tokens,
+        closed=is_closed(arguments),
+        think_time=arguments.think_time,
+        num_users=arguments.users,
+        timeout=arguments.timeout,
+        on_progress=on_progress,
+    )
 
 
 def _write(

@@ -27,6 +27,7 @@ from kvsim.cli import (
     policy,
     simulate,
     trace,
+    ui,
     validate,
 )
 from kvsim.cli import list as list_command
@@ -52,6 +53,7 @@ COMMANDS: Final = (
     calibrate,
     validate,
     policy,
+    ui,
     completion,
 )
 
