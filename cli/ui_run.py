@@ -60,6 +60,7 @@ def compare_chosen(
     """
     from kvsim.cli import compare
     from kvsim.cli.compare_page import page_parts
+    from kvsim.cli.simulate import check_trace_options
     from kvsim.cli.trace_options import read_with_options
     from kvsim.sim.comparison_file import write_comparison
     from kvsim.sim.own_kernels import with_own_kernels
@@ -70,7 +71,7 @@ def compare_chosen(
     commands = argparse.ArgumentParser(exit_on_error=False).add_subparsers()
     compare.add_parser(commands)
     arguments = commands.choices["compare"].parse_args([str(path), *choices.options()])
-    compare.check_trace_options(arguments)
+    check_trace_options(arguments)
     scenarios, note = with_own_kernels(compare.scenarios_of(arguments, None))
     trace = read_with_options(path, arguments, quiet=True)
     result = compare.compared_runs((trace,), scenarios, note, arguments, on_progress)
