@@ -3,11 +3,12 @@
   const byId = (id) => document.getElementById(id);
   const data = JSON.parse(byId("block-map-data").textContent);
   const inDark = matchMedia("(prefers-color-scheme: dark)");
-  const FRAMES_PER_S = 12;
+  const FRAMES_PER_S = 12, FRAMES = 240, SLIDER = 1000;
   let printing = false;
   let colour = "state";
   let position = 0;
   let timer = null;
+  let playedTo = 0;
 
   // ---- data ----
 
@@ -128,7 +129,7 @@
     if (!panel.seconds.length) return;
     const { pitch, gap, columns, planes, cells } = panel;
     const side = pitch - gap, start = panel.snapshot * cells;
-    const byLook = lookColours(), byOwner = ownerColours(), ink = palette().ink;
+    const byLook = lookColours(), byOwner = ownerColours();
     const dots = [];
     for (let cell = 0; cell < cells; cell++) {
       const at = start + cell, looks = planes.looks[at];
@@ -143,8 +144,8 @@
       }
       if (planes.evicted[at]) dots.push([x, y]);
     }
-    const dot = Math.max(Math.round(side / 3), 1), inset = (side - dot) >> 1;
-    context.fillStyle = ink;
+    const dot = Math.max(Math.round(side / 5), 1), inset = (side - dot) >> 1;
+    context.fillStyle = palette().paper;
     for (const [x, y] of dots) context.fillRect(x + inset, y + inset, dot, dot);
   }
 
@@ -206,7 +207,7 @@
       drawMap(panel);
       drawStrip(panel);
     }
-    byId("bm-time").value = position;
+    byId("bm-time").value = Math.round(SLIDER * (times[position] - first) / (last - first || 1));
     byId("bm-time").setAttribute("aria-valuetext", seconds(times[position]));
     byId("bm-now").textContent = `t = ${seconds(times[position])}`;
   }
@@ -227,9 +228,21 @@
 
   function play(on) {
     clearInterval(timer);
-    timer = on ? setInterval(() => (position + 1 < times.length ? goTo(position + 1) : play(false)), 1000 / FRAMES_PER_S) : null;
+    playedTo = times[position];
+    timer = on ? setInterval(playOn, 1000 / FRAMES_PER_S) : null;
     byId("bm-play").textContent = on ? "Pause" : "Play";
     byId("bm-play").setAttribute("aria-pressed", String(on));
+  }
+
+  // as fast at all times, whatever the distance of the snapshots
+  function playOn() {
+    playedTo += (last - first) / FRAMES;
+    const next = times.findIndex((time) => time > playedTo) - 1;
+    if (next >= 0 && next !== position) goTo(next);
+    if (next < 0) {
+      goTo(times.length - 1);
+      play(false);
+    }
   }
 
   function playOrPause() {
@@ -262,7 +275,7 @@
       entry(one.cached, "cached, nobody's");
       entry(one.free, "free or unusable");
     }
-    entry(now.ink, data.evicted, "dot");
+    entry(now.paper, data.evicted, "dot");
   }
 
   // ---- what a square is ----
@@ -325,8 +338,11 @@
     if (event.key !== " ") play(false);
     act();
   });
-  byId("bm-time").max = times.length - 1;
-  byId("bm-time").addEventListener("input", (event) => { play(false); goTo(Number(event.target.value)); });
+  byId("bm-time").max = SLIDER;
+  byId("bm-time").addEventListener("input", (event) => {
+    play(false);
+    goToTime(first + (last - first) * Number(event.target.value) / SLIDER);
+  });
   byId("bm-play").addEventListener("click", playOrPause);
   byId("bm-back").addEventListener("click", () => { play(false); goTo(position - 1); });
   byId("bm-on").addEventListener("click", () => { play(false); goTo(position + 1); });

@@ -30,7 +30,8 @@ class BlockRecording(ScheduleListener):
     """Listener of one run, which steps; :meth:`block_map` gives what it saw afterwards.
 
     A snapshot is taken after the first scheduling call in each stretch of ``width_ps``; when there
-    are more than ``options.most_snapshots``, the width doubles and one a stretch is kept.
+    would be more than ``options.most_snapshots``, the width doubles and one a stretch is kept. The
+    last one is of the engine at rest, where it comes to that.
     """
 
     def __init__(self, options: RecordOptions | None = None) -> None:
@@ -39,6 +40,7 @@ class BlockRecording(ScheduleListener):
         self._width_ps = self.options.first_width_ps or FIRST_WIDTH_PS
         self._next_ps = self.options.start_ps
         self._carried: NDArray[np.int32] | int = 0  # evicted in snapshots that were given up
+        self._rest: Snapshot | None = None
         self._final: dict[Residency, int] = {}
         self._grid: Grid | None = None
         self._places: Places | None = None
@@ -51,17 +53,24 @@ class BlockRecording(ScheduleListener):
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
         """Take a snapshot if one is due; one at the time of the last takes its place."""
+        if not self.options.start_ps <= now_ps <= self.options.stop_ps:
+            return
         again = bool(self.snapshots) and self.snapshots[-1].time_ps == now_ps
-        if (now_ps < self._next_ps and not again) or now_ps > self.options.stop_ps:
+        at_rest = not stepper.state.running and not stepper.state.waiting
+        if now_ps < self._next_ps and not again and not at_rest:
             return
         if self._grid is None:
             self._begin(stepper)
         snapshot = self._snapshot(stepper, now_ps)
         snapshot.evicted += self._carried
         self._carried = 0
+        if now_ps < self._next_ps and not again:
+            self._rest, self._carried = snapshot, snapshot.evicted
+            return
         if again:
             snapshot.evicted += self.snapshots.pop().evicted
         self.snapshots.append(snapshot)
+        self._rest = None
         self._thin()
         start_ps = self.options.start_ps
         self._next_ps = now_ps - (now_ps - start_ps) % self._width_ps + self._width_ps
@@ -99,7 +108,7 @@ class BlockRecording(ScheduleListener):
 
     def _thin(self) -> None:
         """While there are too many, keep the first of each stretch of twice the width."""
-        while len(self.snapshots) > self.options.most_snapshots:
+        while len(self.snapshots) > max(self.options.most_snapshots - 1, 1):
             self._width_ps *= 2
             kept: list[Snapshot] = []
             last = -1
@@ -115,6 +124,9 @@ class BlockRecording(ScheduleListener):
 
     def block_map(self, facts: PoolFacts) -> BlockMap:
         """What was seen of a run that has ended."""
+        if self._rest is not None and self.options.most_snapshots > 1:
+            self.snapshots.append(self._rest)
+            self._rest = None
         self._resolve()
         return BlockMap.of(facts, self.snapshots)
 
