@@ -62,7 +62,20 @@ HOST: Final = "host"
 """Integral of the blocks in host memory, in block-ps; they are no part of the pool."""
 
 CAUSES: Final = ("step", "seats", "budget", "blocks", "admission rule")
-"""Why a request waits: for the step in progress to end, or for what refused the queue's head."""
+"""Why a request waits: for the step in progress to end, or for what refused the queue's head.
+
+An integral each: waiting requests x ps; those on the host wait, too.
+"""
+
+PREEMPTIONS: Final = "preemptions"
+"""Requests put out by the calls made in a window."""
+
+SWAPPED_OUT: Final = "swapped out"
+SWAPPED_IN: Final = "swapped in"
+"""Blocks that the calls made in a window moved to the host and back."""
+
+COPYING: Final = "copying"
+"""Time in ps in which blocks were copied to the host or back."""
 
 
 class Recorder:
@@ -88,17 +101,15 @@ class Recorder:
     num_prompts : array or None
         How often a request's prompt was let in for the first time; ``None``: once.
     windows : dict of str to list of int
-        ``MEMORY``, ``CONTIGUOUS``, ``SHARED`` and ``HOST`` integrals per window, plus ``waiting``
-        (requests x ps; those on the host wait, too).
+        Per window: ``MEMORY``, ``CONTIGUOUS``, ``SHARED``, ``HOST`` and ``CAUSES`` integrals,
+        ``PREEMPTIONS``, ``SWAPPED_OUT``, ``SWAPPED_IN`` and ``COPYING``.
     while_waiting : dict of str to int
         The same integrals, but for ``HOST``, over the time in which requests waited.
-    waited_ps : dict of str to int
-        Request-ps spent waiting, by cause.
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first.
-    num_stalls, longest_stall_ps, num_steps, num_evicted_blocks, num_preemptions : int
-    num_swaps, num_host_full, swapped_out_blocks, swapped_in_blocks, copying_ps : int
-        Victims that went to the host, and those it had no room for; blocks and ps of copies.
+    num_stalls, longest_stall_ps, num_steps, num_evicted_blocks : int
+    num_swaps, num_host_full : int
+        Victims that went to the host, and those it had no room for.
     peak_host_blocks : int
         Most blocks that host memory held.
     num_judged, num_right : dict of str to int
@@ -147,22 +158,20 @@ class Recorder:
         while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
             self.width_ps *= 2
         self.windows: dict[str, list[int]] = {
-            name: [0] for name in (*MEMORY, *CONTIGUOUS, SHARED, HOST, "waiting")
+            name: [0] for names in (MEMORY, CONTIGUOUS, CAUSES) for name in names
         }
+        for name in (SHARED, HOST, PREEMPTIONS, SWAPPED_OUT, SWAPPED_IN, COPYING):
+            self.windows[name] = [0]
         self._blank, self._cached, self._empty, self._duplicate, _, self._running, self._covered = (
             self.windows[name] for name in MEMORY
         )
         self.while_waiting = dict.fromkeys((*MEMORY, *CONTIGUOUS, SHARED), 0)
-        self.waited_ps = dict.fromkeys(CAUSES, 0)
         self.gaps = GapHistogram()
         self.num_stalls = 0
         self.longest_stall_ps = 0
         self.num_steps = 0
         self.num_evicted_blocks = 0
-        self.num_preemptions = 0
         self.num_swaps = self.num_host_full = 0
-        self.swapped_out_blocks = self.swapped_in_blocks = 0
-        self.copying_ps = 0
         self.peak_host_blocks = 0
         self.num_judged = {"swap": 0, "recompute": 0}
         self.num_right = {"swap": 0, "recompute": 0}
@@ -186,12 +195,15 @@ class Recorder:
     def queue(self, now_ps: int, num_waiting: int, cause: str | None = None) -> None:
         """Note the queue's length from now on; ``cause`` replaces the reason to wait."""
         if self._num_waiting and now_ps > self._waiting_since_ps:
-            request_ps = self._num_waiting * (now_ps - self._waiting_since_ps)
-            self.waited_ps[self._cause] += request_ps
-            self._spread("waiting", self._waiting_since_ps, now_ps, self._num_waiting)
+            self._spread(self._cause, self._waiting_since_ps, now_ps, self._num_waiting)
         self._num_waiting, self._waiting_since_ps = num_waiting, now_ps
         if cause is not None:
             self._cause = cause
+
+    @property
+    def waited_ps(self) -> dict[str, int]:
+        """Request-ps spent waiting, by cause."""
+        return {cause: sum(self.windows[cause]) for cause in CAUSES}
 
     def set_waiting(self, now_ps: int, requests_waiting: bool) -> None:
         """Start or end a stretch in which requests wait after a scheduling call."""
@@ -332,6 +344,11 @@ class Recorder:
             values[window] += amount * (upto_ps - start_ps)
             start_ps = upto_ps
 
+    def _count(self, name: str, at_ps: int, amount: int) -> None:
+        if at_ps >= self._room_ps:
+            self._make_room(at_ps)
+        self.windows[name][at_ps // self.width_ps] += amount
+
     def _make_room(self, last_ps: int) -> None:
         """Add windows up to the one of ``last_ps``, or double their width."""
         while last_ps // self.width_ps >= len(self._blank):
@@ -368,17 +385,45 @@ class Recorder:
         """What was predicted of an answer when its request entered for the first time."""
         self.predicted_tokens[index] = output_tokens
 
-    def preempted(self, index: int, lost_tokens: int) -> None:
+    def preempted(self, index: int, now_ps: int, lost_tokens: int) -> None:
         """A request is put out and loses its computed tokens (0 where it is swapped)."""
-        self.num_preemptions += 1
+        self._count(PREEMPTIONS, now_ps, 1)
         self.preemptions[index] += 1
         self.lost_tokens[index] += lost_tokens
 
-    def swapped_out(self, index: int, num_blocks: int) -> None:
+    def swapped_out(self, index: int, now_ps: int, num_blocks: int) -> None:
         """A request is put out, and its blocks go to the host."""
-        self.preempted(index, 0)
+        self.preempted(index, now_ps, 0)
         self.num_swaps += 1
-        self.swapped_out_blocks += num_blocks
+        self._count(SWAPPED_OUT, now_ps, num_blocks)
+
+    def swapped_in(self, now_ps: int, num_blocks: int) -> None:
+        """Blocks of a request come back from the host."""
+        self._count(SWAPPED_IN, now_ps, num_blocks)
+
+    def copying(self, start_ps: int, end_ps: int) -> None:
+        """Blocks are copied to the host or back over ``[start_ps, end_ps)``."""
+        self._spread(COPYING, start_ps, end_ps, 1)
+
+    @property
+    def num_preemptions(self) -> int:
+        """Requests put out; those that were swapped, too."""
+        return sum(self.windows[PREEMPTIONS])
+
+    @property
+    def swapped_out_blocks(self) -> int:
+        """Blocks moved to the host."""
+        return sum(self.windows[SWAPPED_OUT])
+
+    @property
+    def swapped_in_blocks(self) -> int:
+        """Blocks moved back from the host."""
+        return sum(self.windows[SWAPPED_IN])
+
+    @property
+    def copying_ps(self) -> int:
+        """Time in which blocks were copied to the host or back."""
+        return sum(self.windows[COPYING])
 
     def judged(self, *, swapped: bool, right: bool) -> None:
         """A choice between swapping and recomputing, looked at afterwards."""
