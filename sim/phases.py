@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.recorder import CAUSES, COPYING, HOST
+from kvsim.sim.memory_integrals import HOST
+from kvsim.sim.queue_clock import CAUSES
+from kvsim.sim.recorder import COPYING
 from kvsim.sim.request_columns import PS_PER_S
 
 if TYPE_CHECKING:

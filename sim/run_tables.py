@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsim.sim import memory_shares
+from kvsim.sim.memory_integrals import CONTIGUOUS, MEMORY
 from kvsim.sim.phases import Windows
-from kvsim.sim.recorder import CONTIGUOUS, MEMORY, PREEMPTIONS, SWAPPED_IN, SWAPPED_OUT
+from kvsim.sim.recorder import PREEMPTIONS, SWAPPED_IN, SWAPPED_OUT
 from kvsim.sim.request_columns import PS_PER_S, STATUS_NAMES, RequestColumns
 
 if TYPE_CHECKING:

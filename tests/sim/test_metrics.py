@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from kvsim.sim.metrics import summarise_run, sustained_rate
-from kvsim.sim.recorder import CAUSES, Recorder
+from kvsim.sim.queue_clock import CAUSES
+from kvsim.sim.recorder import Recorder
 from kvsim.sim.run_tables import series_table
 from kvsim.sim.scenario_tables import Slo
 from kvsim.traces.trace import Trace

@@ -8,13 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvsim.sim.memory_integrals import MEMORY
+from kvsim.sim.queue_clock import CAUSES, MAX_FLIPS
 from kvsim.sim.recorder import (
-    CAUSES,
     FINISHED,
-    FIRST_WIDTH_PS,
-    MAX_FLIPS,
-    MAX_WINDOWS,
-    MEMORY,
     PREEMPTIONS,
     REFUSED,
     SWAPPED_IN,
@@ -22,6 +19,7 @@ from kvsim.sim.recorder import (
     UNFINISHED,
     Recorder,
 )
+from kvsim.sim.time_windows import FIRST_WIDTH_PS, MAX_WINDOWS
 
 SHORT = st.integers(0, 3 * FIRST_WIDTH_PS)
 LONG = st.integers(0, 40 * MAX_WINDOWS * FIRST_WIDTH_PS)  # the width doubles, several times at once
