@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from kvsim.sim.recorder import Recorder
-from kvsim.sim.report.latency_charts import distribution_chart
-from kvsim.sim.report.load_charts import memory_chart, queue_chart
 from kvsim.sim.report.run_page import run_page
 from kvsim.traces.trace import Trace
 
@@ -33,7 +31,7 @@ def test_the_page_needs_no_network(three_requests: Run3, make_run: Callable[...,
     assert not SCRIPT_SOURCE.search(page)
     assert "<link" not in page
     assert len(page) < 6_000_000, "plotly's code is inside once, not three times"
-    assert page.count('class="plot"') == 3
+    assert page.count('class="plot"') == 6
 
 
 def test_text_from_files_is_escaped(three_requests: Run3, make_run: Callable[..., Run]) -> None:
@@ -44,15 +42,15 @@ def test_text_from_files_is_escaped(three_requests: Run3, make_run: Callable[...
 
 
 def test_states_stack_up_to_the_pool(three_requests: Run3, make_run: Callable[..., Run]) -> None:
-    figure = memory_chart(make_run(*three_requests)).figure
+    figure = make_run(*three_requests).plot.kv()
     heights = np.array([curve.y for curve in figure.data]).sum(axis=0) * 2**30
     assert heights == pytest.approx(np.full(heights.shape, 17_700), rel=1e-3)
 
 
 def test_queue_and_latency_curves(three_requests: Run3, make_run: Callable[..., Run]) -> None:
     run = make_run(*three_requests)
-    assert [curve.name for curve in queue_chart(run).figure.data] == ["running", "waiting"]
-    curves = {curve.name: curve for curve in distribution_chart(run).figure.data}
+    assert [curve.name for curve in run.plot.queue().data] == ["waiting for KV blocks", "running"]
+    curves = {curve.name: curve for curve in run.plot.latency().data}
     assert curves["TTFT"].x[0] == pytest.approx(0.105)
     assert curves["TTFT"].x[-1] == pytest.approx(0.2)
     assert curves["E2E"].x[-1] == pytest.approx(0.3)
