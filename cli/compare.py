@@ -195,10 +195,10 @@ def _write(
     recorded: bool,
 ) -> None:
     """Write the folder, then print the document or the table."""
-    from kvsim.cli.compare_page import page_parts
     from kvsim.cli.compare_table import comparison_lines
     from kvsim.cli.published_table import published_lines
     from kvsim.sim.comparison_file import write_comparison
+    from kvsim.sim.report.comparison_page import comparison_page
     from kvsim.sim.run_folder import to_json
 
     document = result.to_json()
@@ -206,7 +206,8 @@ def _write(
         document["published"] = published.to_json()
     if folder is not None:
         num_blocks = len(result.rows) if recorded else 0
-        write_comparison(document, page_parts(result, published), folder, num_blocks=num_blocks)
+        page = comparison_page(result, published)
+        write_comparison(document, page, folder, num_blocks=num_blocks)
     if as_json:
         print(to_json(document), end="")
     elif published is not None:

@@ -2,9 +2,9 @@
 (async () => {
   const byId = (id) => document.getElementById(id);
   const data = JSON.parse(byId("block-map-data").textContent);
+  const root = document.documentElement;
   const inDark = matchMedia("(prefers-color-scheme: dark)");
   const FRAMES_PER_S = 12, FRAMES = 240, SLIDER = 1000;
-  let printing = false;
   let colour = "state";
   let position = 0;
   let timer = null;
@@ -43,7 +43,7 @@
 
   // ---- colours ----
 
-  const palette = () => (inDark.matches && !printing ? data.dark : data.light);
+  const palette = () => ((root.dataset.theme ?? (inDark.matches ? "dark" : "light")) === "dark" ? data.dark : data.light);
 
   function mixed(colour1, colour2, part) {
     const number = (text, at) => parseInt(text.slice(at, at + 2), 16);
@@ -350,8 +350,7 @@
     radio.addEventListener("change", () => paint(radio.value));
   }
   inDark.addEventListener("change", () => paint(colour));
-  addEventListener("beforeprint", () => { printing = true; paint(colour); });
-  addEventListener("afterprint", () => { printing = false; paint(colour); });
+  new MutationObserver(() => paint(colour)).observe(root, { attributeFilter: ["data-theme"] });
   addEventListener("resize", draw);
 
   // the fullest moment of all, to begin with
@@ -362,5 +361,5 @@
   const start = times.reduce((best, time, number) => fullness(time) > fullness(times[best]) ? number : best, 0);
   drawLegend();
   goTo(start);
-  document.documentElement.dataset.blockMap = "ready";
+  root.dataset.blockMap = "ready";
 })();

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.sim.memory_shares import PRIMITIVES, STATES
+from kvsim.sim.report import palette
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,29 +29,27 @@ LABELS: Final = {
     "cached": "cached, reusable",
     "free": "free",
 }
-LIGHT: Final = {
-    "token": "#1b6ca8",
-    "shared": "#0b2f4f",
-    "reserved": "#8cc5ec",
-    "internal": "#d1495b",
-    "external": "#8d6a9f",
-    "cached": "#edae49",
-    "free": "#e3e6ea",
-    "ink": "#1d2229",
-    "dim": "#59626d",
+_STATES: Final = {
+    "token": palette.BLUE,
+    "reserved": palette.SKY,
+    "internal": palette.VERMILLION,
+    "external": palette.PURPLE,
+    "cached": palette.GREEN,
+    "dim": palette.GREY,
+}
+LIGHT: Final = _STATES | {
+    "shared": "#00263d",
+    "free": "#e6e9ed",
+    "ink": "#1b1f24",
+    "muted": "#57606a",
     "paper": "#ffffff",
 }
-DARK: Final = {
-    "token": "#3d94d6",
-    "shared": "#c4e4fb",
-    "reserved": "#2b5678",
-    "internal": "#e0606f",
-    "external": "#9a79b0",
-    "cached": "#d99b35",
-    "free": "#2c323a",
-    "ink": "#e8ebef",
-    "dim": "#a3acb6",
-    "paper": "#15181c",
+DARK: Final = _STATES | {
+    "shared": "#d8ecf9",
+    "free": "#2b323b",
+    "ink": "#e8eaed",
+    "muted": "#a5adb8",
+    "paper": "#14171c",
 }
 OWNERS: Final = (
     "#4477aa",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +27,8 @@ from kvsim.sim.block_map.looks import (
     num_columns,
 )
 
+from kvsim.sim.report.page import Head, page
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -40,40 +41,28 @@ MOST_BYTES: Final = 7 * 2**20
 PS_PER_S: Final = 10**12
 
 WHAT_TO_SEE: Final = (
-    "What to see: each square is a piece of KV memory, by address from left to right and top to "
-    "bottom. Contiguous runs carry red tails, reserved but never filled, and leave gaps too small "
-    "for the next request; blocks fill up wherever they lie. Dark squares are prefixes that "
-    "several requests share; amber ones wait for reuse, and a dot marks where they were evicted."
+    "each square is a piece of KV memory, by address from left to right and top to "
+    "bottom. Contiguous runs carry long tails that are reserved and never filled, and leave holes too "
+    "small for who waits; blocks fill up wherever they lie. The deepest blue is what several "
+    "requests share; green waits to be used again, and a dot marks where such content was evicted."
 )
 
 
 def block_map_page(maps: Sequence[BlockMap]) -> Iterator[str]:
-    """Parts of the page, in order; the maps are on one time axis."""
-    trace = maps[0].facts.trace
-    yield (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Block map of {escape(trace)}</title>\n<style>\n{_own('block_map.css')}</style>\n"
-        "</head>\n<body>\n"
-    )
-    yield from block_map_body(maps)
-    yield "</body>\n</html>\n"
-
-
-def block_map_body(maps: Sequence[BlockMap]) -> Iterator[str]:
-    """What stands in any page: heading, controls, panels, data, script."""
+    """Parts of the page, in order; the maps, one or more, are on one time axis."""
     facts = maps[0].facts
-    yield f"<h1>Block map</h1>\n<p class=note>{escape(_subtitle(maps))}</p>\n"
-    yield f"<p class=see>{WHAT_TO_SEE}</p>\n"
+    head = Head(f"Block map of {facts.trace}", lead=f"{facts.model} on {facts.hardware}")
+    return page(head, _blocks(maps), drawn_by=_own("block_map.js"))
+
+
+def _blocks(maps: Sequence[BlockMap]) -> Iterator[str]:
+    """Style, controls, places for the panels, and the data."""
+    yield f"<style>\n{_own('block_map.css')}</style>\n"
+    yield f'<p class="see"><b>What to see:</b> {WHAT_TO_SEE}</p>\n'
     yield _own("block_map.html")
     yield '<script type="application/json" id="block-map-data">'
-    yield _json({"trace": facts.trace, "panels": fitted(maps), **_looks()})
-    yield f"</script>\n<script>\n{_own('block_map.js')}</script>\n"
-
-
-def _subtitle(maps: Sequence[BlockMap]) -> str:
-    facts = maps[0].facts
-    return f"{facts.trace} · {facts.model} · {facts.hardware}"
+    yield _json({"panels": fitted(maps), **_looks()})
+    yield "</script>\n"
 
 
 def fitted(maps: Sequence[BlockMap]) -> list[dict[str, Any]]:

@@ -201,5 +201,5 @@ def _lines(scene: Scene, text: str, x: int, y: int, width: int) -> int:
         else:
             line = f"{line} {word}" if line else word
     for number, one in enumerate([*lines, line]):
-        scene.texts.append(Text(x, y + 16 * number, one, 12, LIGHT["dim"]))
+        scene.texts.append(Text(x, y + 16 * number, one, 12, LIGHT["muted"]))
     return y + 16 * (len(lines) + 1)
