@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.cli.completion import FILES
 from kvsim.cli.pool_options import add_pool_options
+from kvsim.cli.record_options import add_record_options, record_options
 from kvsim.cli.simulate import (
     add_run_options,
     add_scenario_options,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison import Comparison
     from kvsim.sim.comparison_presets import ComparisonPreset, Published
     from kvsim.sim.scenario import Scenario
@@ -72,6 +74,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     group.add_argument(
         "--jobs", type=int, metavar="N", help="processes at a time (default: one a CPU)"
     )
+    add_record_options(group)
     add_run_options(group)
     parser.set_defaults(handler=run)
 
@@ -88,6 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jobs is not None and arguments.jobs < 1:
         raise ValueError(f"--jobs is {arguments.jobs}; it must be at least 1")
     folder = None if arguments.out is None else Path(arguments.out)
+    record = record_options(arguments)
+    if record is not None and folder is None:
+        raise ValueError("--record blocks writes into a folder: give --out DIR")
     check = partial(check_comparison_folder, schema=SCHEMA)
     if folder is not None:
         check(folder)
@@ -97,10 +103,10 @@ def run(arguments: argparse.Namespace) -> int:
     traces = _traces(arguments, preset)
     with nullcontext() if folder is None else run_folder_made(folder, check):
         with Progress("requests") as progress:
-            result = compared_runs(traces, scenarios, note, arguments, progress)
+            result = compared_runs(traces, scenarios, note, arguments, progress, record)
         published = None if preset is None else preset.published(result.rows)
         with ctrl_c_delayed():
-            _write(result, published, folder, as_json=arguments.json)
+            _write(result, published, folder, as_json=arguments.json, recorded=record is not None)
     return 0
 
 
@@ -156,6 +162,7 @@ def compared_runs(
     note: str,
     arguments: argparse.Namespace,
     on_progress: Callable[[int, int], None],
+    record: RecordOptions | None,
 ) -> Comparison:
     """Run all scenarios as the options say."""
     from kvsim.sim.comparison import compare
@@ -175,24 +182,33 @@ def compared_runs(
         num_users=arguments.users,
         timeout=arguments.timeout,
         on_progress=on_progress,
+        record=record,
+        blocks=None if arguments.out is None else Path(arguments.out),
     )
 
 
 def _write(
-    result: Comparison, published: Published | None, folder: Path | None, *, as_json: bool
+    result: Comparison,
+    published: Published | None,
+    folder: Path | None,
+    *,
+    as_json: bool,
+    recorded: bool,
 ) -> None:
     """Write the folder, then print the document or the table."""
-    from kvsim.cli.compare_page import page_parts
     from kvsim.cli.compare_table import comparison_lines
     from kvsim.cli.published_table import published_lines
     from kvsim.sim.comparison_file import write_comparison
+    from kvsim.sim.report.comparison_page import comparison_page
     from kvsim.sim.run_folder import to_json
 
     document = result.to_json()
     if published is not None:
         document["published"] = published.to_json()
     if folder is not None:
-        write_comparison(document, page_parts(result, published), folder)
+        num_blocks = len(result.rows) if recorded else 0
+        page = comparison_page(result, published)
+        write_comparison(document, page, folder, num_blocks=num_blocks)
     if as_json:
         print(to_json(document), end="")
     elif published is not None:

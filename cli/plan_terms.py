@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.cli.table import number, table, wrapped
+from kvsim.cli.table import table, wrapped
+from kvsim.sim.readable import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from kvsim.cli.compare_page import states_figure
-from kvsim.cli.compare_table import table_lines
 from kvsim.cli.ui_places import Places
 from kvsim.cli.ui_run import Choices, compare_chosen
 from kvsim.sim.catalogue import KINDS
 from kvsim.sim.compared_scenarios import ALIASES
+from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.preset import preset_names
+from kvsim.sim.report.comparison_charts import states_figure
 from kvsim.sim.run_place import REPORT
 
 if TYPE_CHECKING:

@@ -59,11 +59,11 @@ def compare_chosen(
         Where the folder cannot be written.
     """
     from kvsim.cli import compare
-    from kvsim.cli.compare_page import page_parts
     from kvsim.cli.simulate import check_trace_options
     from kvsim.cli.trace_options import read_with_options
     from kvsim.sim.comparison_file import write_comparison
     from kvsim.sim.own_kernels import with_own_kernels
+    from kvsim.sim.report.comparison_page import comparison_page
 
     if len(choices.allocators) < 1:
         raise ValueError("choose at least one allocator")
@@ -74,6 +74,6 @@ def compare_chosen(
     check_trace_options(arguments)
     scenarios, note = with_own_kernels(compare.scenarios_of(arguments, None))
     trace = read_with_options(path, arguments, quiet=True)
-    result = compare.compared_runs((trace,), scenarios, note, arguments, on_progress)
-    write_comparison(result.to_json(), page_parts(result, None), folder)
+    result = compare.compared_runs((trace,), scenarios, note, arguments, on_progress, None)
+    write_comparison(result.to_json(), comparison_page(result), folder)
     return result

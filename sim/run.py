@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from kvsim.sim.block_map import BlockMap
     from kvsim.sim.driver import EngineRun
+    from kvsim.sim.report.run_plots import RunPlots
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -44,6 +46,7 @@ class Run:
 
     ``options`` are what else shaped the result, ``loop`` is who waited for whose answer,
     ``source`` how the trace was read, where a command did: ``{"path": ..., "options": {...}}``.
+    ``block_map`` is what a :class:`~kvsim.sim.block_map.BlockRecording` saw, where one listened.
     """
 
     trace: Trace
@@ -54,6 +57,7 @@ class Run:
     options: dict[str, object]
     loop: FollowOns | None = None
     source: dict[str, object] | None = None
+    block_map: BlockMap | None = None
 
     def __repr__(self) -> str:
         """One line; the generated form would print the whole trace."""
@@ -150,6 +154,13 @@ class Run:
         import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
 
         return pd.DataFrame(series_table(self.engine.recorder, self.setup.pool))
+
+    @property
+    def plot(self) -> RunPlots:
+        """The charts of the page as plotly figures: ``run.plot.kv()``, ``.queue()``, ..."""
+        from kvsim.sim.report.run_plots import RunPlots  # noqa: PLC0415 - needs plotly
+
+        return RunPlots(self)
 
     def save(self, folder: str | Path) -> None:
         """Write the run folder; see :func:`kvsim.sim.run_folder.write_run`."""

@@ -124,7 +124,7 @@ class Stepper:
         chunk = config.long_prefill_token_threshold or config.max_num_batched_tokens
         self._recompute_calls = -(-config.max_model_len // chunk)
         self._since_ps = 0
-        self._fragmented = False
+        self.fragmented = False
         self.cause = "step"
         self._ends_together = False
         self._num_copied = 0
@@ -161,7 +161,7 @@ class Stepper:
             return self.plan(now_ps)
         self.recorder.queue(now_ps, waiting, self.cause)
         self.recorder.set_waiting(now_ps, waiting > 0)
-        self._fragmented = waiting > 0 and self.state.allocator.fragmented(self._head())
+        self.fragmented = waiting > 0 and self.state.allocator.fragmented(self._head())
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
@@ -290,12 +290,12 @@ class Stepper:
         )
         if not self.config.keeps_everything:
             duration_ps += self._note_scores(items)
+        start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
         if self._link is not None:
-            duration_ps = self._with_copies(step, duration_ps)
+            duration_ps = self._with_copies(step, start_ps, duration_ps)
         duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
         recorder.num_steps += 1
         recorder.num_steps_outside += not inside
-        start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
         flight = Flight(step, items, now_ps, start_ps, start_ps + duration_ps)
         self._in_flight.append(flight)
         if self._listener is not None:
@@ -314,12 +314,12 @@ class Stepper:
         for preemption in step.preempted:
             victim = preemption.sequence
             if preemption.swapped_blocks:
-                recorder.swapped_out(victim.index, preemption.swapped_blocks)
+                recorder.swapped_out(victim.index, now_ps, preemption.swapped_blocks)
             else:
-                recorder.preempted(victim.index, preemption.computed)
+                recorder.preempted(victim.index, now_ps, preemption.computed)
             self._release_account(victim, preemption.computed, now_ps)
         for sequence, num_blocks, hit_tokens in step.swapped_in:
-            recorder.swapped_in_blocks += num_blocks
+            recorder.swapped_in(now_ps, num_blocks)
             sequence.last_block_ps = now_ps
             self._judge(sequence, hit_tokens)
 
@@ -381,13 +381,13 @@ class Stepper:
         if judgement is not None:
             self.recorder.judged(swapped=judgement.swapped, right=judgement.right)
 
-    def _with_copies(self, step: ScheduledStep, duration_ps: int) -> int:
+    def _with_copies(self, step: ScheduledStep, start_ps: int, duration_ps: int) -> int:
         """Duration of a step with the blocks that it moves to the host and back."""
         assert self._link is not None
         out = sum(preemption.swapped_blocks for preemption in step.preempted)
         back = sum(swap_in.num_blocks for swap_in in step.swapped_in)
         copying_ps = self._link.copy_ps(out) + self._link.copy_ps(back)
-        self.recorder.copying_ps += copying_ps
+        self.recorder.copying(start_ps, start_ps + copying_ps)
         return self._link.step_ps(duration_ps, copying_ps)
 
     def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:
@@ -470,7 +470,7 @@ class Stepper:
         self.recorder.interval(
             self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
         )
-        hole = blank if self._fragmented else 0
+        hole = blank if self.fragmented else 0
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
         self.recorder.shared(self._since_ps, now_ps, shared)
         self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)

@@ -1,0 +1,150 @@
+"""Watches a stepper and keeps snapshots of its pool, at most so many, spread over the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kvsim.sim.block_map.block_map import BlockMap
+from kvsim.sim.block_map.cells import Grid, cut, folded, never_slots
+from kvsim.sim.block_map.pieces import CODE
+from kvsim.sim.block_map.places import places_of
+from kvsim.sim.block_map.record_options import RecordOptions
+from kvsim.sim.block_map.snapshot import Snapshot
+from kvsim.sim.schedule_listener import ScheduleListener
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsim.sim.block_map.pieces import Residency
+    from kvsim.sim.block_map.places import Places
+    from kvsim.sim.block_map.pool_facts import PoolFacts
+    from kvsim.sim.stepper import Flight, Stepper
+
+FIRST_WIDTH_PS: Final = 2**30
+"""About 1 ms between snapshots; doubled as often as there are too many."""
+
+
+class BlockRecording(ScheduleListener):
+    """Listener of one run, which steps; :meth:`block_map` gives what it saw afterwards.
+
+    A snapshot is taken after the first scheduling call in each stretch of ``width_ps``; when there
+    would be more than ``options.most_snapshots``, the width doubles and one a stretch is kept. The
+    last one is of the engine at rest, where it comes to that.
+    """
+
+    def __init__(self, options: RecordOptions | None = None) -> None:
+        self.options = options or RecordOptions()
+        self.snapshots: list[Snapshot] = []
+        self._width_ps = self.options.first_width_ps or FIRST_WIDTH_PS
+        self._next_ps = self.options.start_ps
+        self._carried: NDArray[np.int32] | int = 0  # evicted in snapshots that were given up
+        self._rest: Snapshot | None = None
+        self._final: dict[Residency, int] = {}
+        self._grid: Grid | None = None
+        self._places: Places | None = None
+        self._stepper: Stepper | None = None
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        """Note how many tokens each residency has by now: what it ends with is its last note."""
+        for item in flight.items:
+            self._final[item.sequence.index, item.stint] = item.past + item.num_tokens
+
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """Take a snapshot if one is due; one at the time of the last takes its place."""
+        if not self.options.start_ps <= now_ps <= self.options.stop_ps:
+            return
+        again = bool(self.snapshots) and self.snapshots[-1].time_ps == now_ps
+        at_rest = not stepper.state.running and not stepper.state.waiting
+        if now_ps < self._next_ps and not again and not at_rest:
+            return
+        if self._grid is None:
+            self._begin(stepper)
+        snapshot = self._snapshot(stepper, now_ps)
+        snapshot.evicted += self._carried
+        self._carried = 0
+        if now_ps < self._next_ps and not again:
+            self._rest, self._carried = snapshot, snapshot.evicted
+            return
+        if again:
+            snapshot.evicted += self.snapshots.pop().evicted
+        self.snapshots.append(snapshot)
+        self._rest = None
+        self._thin()
+        start_ps = self.options.start_ps
+        self._next_ps = now_ps - (now_ps - start_ps) % self._width_ps + self._width_ps
+
+    def _begin(self, stepper: Stepper) -> None:
+        config = stepper.config
+        self._grid = Grid.of_pool(config, self.options.most_cells)
+        self._places = places_of(stepper.state.allocator, config)
+        self._stepper = stepper
+
+    def _snapshot(self, stepper: Stepper, now_ps: int) -> Snapshot:
+        assert self._grid is not None
+        assert self._places is not None
+        state = stepper.state
+        pieces = self._places.pieces(state)
+        num_waiting = len(state.waiting) + len(state.swapped)
+        return Snapshot(
+            now_ps,
+            len(state.running),
+            num_waiting,
+            _blank_state(stepper, num_waiting),
+            folded(pieces, self._grid),
+            pieces.empties,
+            self._evicted(),
+        )
+
+    def _evicted(self) -> NDArray[np.int32]:
+        """Slots of each cell that lost cached content since the last snapshot."""
+        assert self._grid is not None
+        assert self._places is not None
+        rows = np.array(self._places.take_evicted(), dtype=np.int64).reshape(-1, 2)
+        cell, slots, _ = cut(rows[:, 0], rows[:, 1], self._grid)
+        sums = np.bincount(cell, weights=slots, minlength=self._grid.num_cells)
+        return sums.astype(np.int32)
+
+    def _thin(self) -> None:
+        """While there are too many, keep the first of each stretch of twice the width."""
+        while len(self.snapshots) > max(self.options.most_snapshots - 1, 1):
+            self._width_ps *= 2
+            kept: list[Snapshot] = []
+            last = -1
+            for snapshot in self.snapshots:
+                stretch = (snapshot.time_ps - self.options.start_ps) // self._width_ps
+                if stretch == last:
+                    self._carried = self._carried + snapshot.evicted
+                    continue
+                snapshot.evicted += self._carried
+                kept.append(snapshot)
+                self._carried, last = 0, stretch
+            self.snapshots = kept
+
+    def block_map(self, facts: PoolFacts) -> BlockMap:
+        """What was seen of a run that has ended."""
+        if self._rest is not None and self.options.most_snapshots > 1:
+            self.snapshots.append(self._rest)
+            self._rest = None
+        self._resolve()
+        return BlockMap.of(facts, self.snapshots)
+
+    def _resolve(self) -> None:
+        """Tell what will be filled from what never is: residencies have ended."""
+        if self._stepper is None or self._grid is None:
+            return
+        owners = self._stepper.state.allocator.owners()
+        final = {one: tokens for one, tokens in self._final.items() if one[0] not in owners}
+        for snapshot in self.snapshots:
+            never = never_slots(snapshot.empties, final, self._grid)
+            snapshot.cells.slots[CODE["future"]] -= never
+            snapshot.cells.slots[CODE["never"]] += never
+            snapshot.empties = []
+
+
+def _blank_state(stepper: Stepper, num_waiting: int) -> str:
+    """What blank slots are: free, blocked while somebody waits, or holes too small for the head."""
+    if not num_waiting:
+        return "free"
+    return "hole" if stepper.fragmented else "blocked"

@@ -1,0 +1,121 @@
+"""Scenes as files: SVG by itself, PNG, GIF and animated PNG with Pillow (extra ``pictures``)."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from kvsim.sim.block_map.looks import LIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from PIL.Image import Image
+
+    from kvsim.sim.block_map.scene import Picture, Rect, Scene
+
+FRAMES: Final = 60
+FRAME_MS: Final = 120
+LAST_MS: Final = 1500
+PNG_SCALE: Final = 2
+
+
+def svg(scene: Scene) -> str:
+    """An SVG document; squares of one colour are one path, which keeps it small."""
+    paths: dict[str, list[Rect]] = {}
+    for rect in scene.rects:
+        paths.setdefault(rect.fill, []).append(rect)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{scene.width}" height="{scene.height}" '
+        f'viewBox="0 0 {scene.width} {scene.height}" '
+        'font-family="Helvetica, Arial, sans-serif" shape-rendering="crispEdges">',
+        f'<rect width="100%" height="100%" fill="{LIGHT["paper"]}"/>',
+    ]
+    for fill, rects in paths.items():
+        outline = "".join(f"M{r.x} {r.y}h{r.width}v{r.height}h-{r.width}z" for r in rects)
+        parts.append(f'<path fill="{fill}" d="{outline}"/>')
+    for text in scene.texts:
+        weight = ' font-weight="600"' if text.bold else ""
+        parts.append(
+            f'<text x="{text.x}" y="{text.y}" font-size="{text.size}" fill="{text.fill}"'
+            f'{weight} text-anchor="{text.anchor}">{escape(text.text)}</text>'
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def check_pillow() -> None:
+    """Say in one sentence how to get what draws pixels, where it is missing.
+
+    Raises
+    ------
+    ValueError
+        Where Pillow cannot be imported.
+    """
+    try:
+        import PIL  # noqa: F401, PLC0415 - an extra
+    except ImportError:
+        raise ValueError(
+            "PNG and GIF need Pillow: pip install 'kvsim[pictures]' (SVG needs nothing)"
+        ) from None
+
+
+def image(scene: Scene, scale: int = 1) -> Image:
+    """The scene in pixels, ``scale`` to one of its units."""
+    from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
+
+    picture = Image.new("RGB", (scene.width * scale, scene.height * scale), LIGHT["paper"])
+    draw = ImageDraw.Draw(picture)
+    for x, y, width, height, fill in scene.rects:
+        if width > 0:
+            corner = ((x + width) * scale - 1, (y + height) * scale - 1)
+            draw.rectangle(((x * scale, y * scale), corner), fill=fill)
+    for text in scene.texts:
+        draw.text(
+            (text.x * scale, text.y * scale),
+            text.text,
+            fill=text.fill,
+            font=ImageFont.load_default(text.size * scale),
+            anchor="ls" if text.anchor == "start" else "rs",
+        )
+    return picture
+
+
+def save_png(scene: Scene, path: Path) -> None:
+    """Write a PNG of few colours, as sharp as a screen of today."""
+    image(scene, PNG_SCALE).quantize(128, dither=0).save(path, format="PNG", optimize=True)
+
+
+def save_animation(picture: Picture, path: Path, *, as_png: bool = False) -> None:
+    """Write the whole run as a GIF or animated PNG that starts anew after a pause."""
+    times = frame_times(picture)
+    frames = [image(picture.scene(time_ps)).quantize(64, dither=0) for time_ps in times]
+    frames = _equally_large(frames)
+    durations = [FRAME_MS] * (len(frames) - 1) + [LAST_MS]
+    frames[0].save(
+        path,
+        format="PNG" if as_png else "GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=durations,
+        loop=0,
+    )
+
+
+def frame_times(picture: Picture) -> list[int]:
+    """Times of at most ``FRAMES`` frames, evenly spread over all maps."""
+    times = [int(time) for one in picture.maps for time in one.time_ps]
+    first, last = min(times, default=0), max(times, default=0)
+    count = min(FRAMES, max(map(len, picture.maps), default=0))
+    return [first + (last - first) * number // max(count - 1, 1) for number in range(count)] or [0]
+
+
+def _equally_large(frames: Sequence[Image]) -> list[Image]:
+    """Frames on canvases of one size: lines of text may break elsewhere."""
+    height = max(frame.height for frame in frames)
+    grown = []
+    for frame in frames:
+        canvas = frame.convert("RGB").crop((0, 0, frame.width, height))
+        canvas.paste(LIGHT["paper"], (0, frame.height, frame.width, height))
+        grown.append(canvas.quantize(64, dither=0))
+    return grown
