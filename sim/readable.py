@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 _ROUNDS_TO_1000: Final = 999.5
+_GIB: Final = 2**30
+_LEAST: Final = 0.095
+"""Smallest amount of a unit that is shown in it."""
 
 
 def number(value: object, digits: int = 4) -> str:
@@ -43,3 +46,11 @@ def published_number(value: float | tuple[float, float] | None) -> str:
     if isinstance(value, tuple):
         return f"{value[0]:g} to {value[1]:g}"
     return "-" if value is None else f"{value:g}"
+
+
+def amount(num_bytes: float) -> str:
+    """Amount in GiB, in MiB or KiB where it is small."""
+    for unit, size in (("GiB", _GIB), ("MiB", 2**20)):
+        if abs(num_bytes) >= _LEAST * size or not num_bytes:
+            return f"{num_bytes / size:,.2f} {unit}"
+    return f"{num_bytes / 2**10:,.2f} KiB"

@@ -49,8 +49,9 @@ WHAT_TO_SEE: Final = (
 
 def block_map_page(maps: Sequence[BlockMap]) -> Iterator[str]:
     """Parts of the page, in order; the maps, one or more, are on one time axis."""
-    facts = maps[0].facts
-    head = Head(f"Block map of {facts.trace}", lead=f"{facts.model} on {facts.hardware}")
+    traces = dict.fromkeys(one.facts.trace for one in maps)
+    places = dict.fromkeys(f"{one.facts.model} on {one.facts.hardware}" for one in maps)
+    head = Head(f"Block map of {', '.join(traces)}", lead="; ".join(places))
     return page(head, _blocks(maps), drawn_by=_own("block_map.js"))
 
 

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 MARGIN: Final = 24
 GUTTER: Final = 32
 PANEL: Final = 320
+LARGEST_CELL: Final = 40
 MOST_IN_A_ROW: Final = 4
 COLOURS: Final = ("state", "owner")
-_LETTER: Final = 0.52
+NO_BREAK: Final = "\u00a0"
+_LETTER: Final = 0.5
 """Width of a letter, of its height; enough to break lines by."""
 
 
@@ -109,24 +111,22 @@ class Picture:
         if not len(found):
             return _lines(scene, "no snapshot was taken", x, y + 12, PANEL)
         shares = look_shares(found)[found.at(time_ps)]
-        left = float(x)
-        for look, share in zip(LOOKS, shares.tolist(), strict=True):
-            start, end = round(left), round(left + share * PANEL)
-            scene.rects.append(Rect(start, y, end - start, 8, LIGHT[look]))
-            left += share * PANEL
+        if self.colour == "state":
+            columns = num_columns(found.grid.num_cells)
+            y = _bar(scene, shares.tolist(), x, y, _pitch(columns) * columns)
         words = ", ".join(
-            f"{look} {100 * share:.1f} %"
+            f"{look} {100 * share:.1f} %".replace(" ", NO_BREAK)
             for look, share in zip(LOOKS, shares.tolist(), strict=True)
             if share >= 0.0005
         )
-        return _lines(scene, words, x, y + 23, PANEL)
+        return _lines(scene, words, x, y + 12, PANEL)
 
     def _cells(self, scene: Scene, number: int, x: int, y: int, at: int) -> int:
         """The squares of one snapshot, each in at most two parts; returns where they end."""
         found, shown = self.maps[number], self.shown[number]
         num_cells = found.grid.num_cells
         columns = num_columns(num_cells)
-        pitch = max(PANEL // columns, 1)
+        pitch = _pitch(columns)
         side = pitch - 1 if pitch >= 4 else pitch
         if len(found):
             looks = zip(
@@ -184,6 +184,21 @@ def pale(fill: str) -> str:
     return "#" + "".join(f"{round(PALE * one + (1 - PALE) * 255):02x}" for one in channels)
 
 
+def _pitch(columns: int) -> int:
+    """Pixels from one cell to the next."""
+    return min(max(PANEL // columns, 1), LARGEST_CELL)
+
+
+def _bar(scene: Scene, shares: list[float], x: int, y: int, width: int) -> int:
+    """Shares of the pool, one after the other; returns where it ends."""
+    left = 0.0
+    for look, share in zip(LOOKS, shares, strict=True):
+        start, end = x + round(left * width), x + round((left + share) * width)
+        scene.rects.append(Rect(start, y, end - start, 8, LIGHT[look]))
+        left += share
+    return y + 11
+
+
 def _heading(scene: Scene, found: BlockMap, time_ps: int) -> int:
     facts = found.facts
     text = f"{facts.trace} · {facts.model} · {facts.hardware} · t = {time_ps / 10**12:.4g} s"
@@ -194,12 +209,13 @@ def _lines(scene: Scene, text: str, x: int, y: int, width: int) -> int:
     """Dim text of 12 pixels in lines of at most so many; returns where the next would be."""
     most, line = int(width / (_LETTER * 12)), ""
     lines = []
-    for word in text.split():
+    for word in text.split(" "):
         if line and len(line) + 1 + len(word) > most:
             lines.append(line)
             line = word
         else:
             line = f"{line} {word}" if line else word
     for number, one in enumerate([*lines, line]):
+        one = one.replace(NO_BREAK, " ")
         scene.texts.append(Text(x, y + 16 * number, one, 12, LIGHT["muted"]))
     return y + 16 * (len(lines) + 1)

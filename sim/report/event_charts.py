@@ -52,14 +52,15 @@ def hit_chart(view: RunView) -> Chart | str:
 
 
 def preemption_chart(view: RunView) -> Chart | str:
-    """Preemptions in each time window."""
+    """Preemptions over time."""
     series = view.series
     if not series["preemptions"].any():
         return "No preemptions: no running request lost its memory."
-    figure = new_figure(TIME, "preemptions in a window")
+    figure = new_figure(TIME, "preemptions")
+    middles, counts = view.summed("preemptions")
     figure.add_bar(
-        x=view.middle_s,
-        y=numbers(series["preemptions"]),
+        x=middles,
+        y=counts,
         name="preemptions",
         marker={"color": VERMILLION, "line": {"width": 0}},
     )
@@ -69,24 +70,23 @@ def preemption_chart(view: RunView) -> Chart | str:
         figure,
         "each one throws work away or moves it; many in a row mean that too much was let in.",
         f"{series['preemptions'].sum():,} preemptions of {(columns.preemptions > 0).sum():,} "
-        f"requests, {columns.lost_tokens.sum():,} computed tokens lost; windows of "
-        f"{series['seconds'][0]:.3g} s.",
+        f"requests, {columns.lost_tokens.sum():,} computed tokens lost.",
     )
 
 
 def swap_chart(view: RunView) -> Chart | str:
-    """Bytes on the host, and bytes moved there and back in each time window."""
+    """Bytes on the host, and bytes moved there and back, over time."""
     series = view.series
     if not series["swapped_out_bytes"].any():
         return "No swap traffic: nothing was moved to the host."
     figure = new_figure(TIME, "bytes (GiB)")
     for column, name, colour in (
-        ("swapped_out_bytes", "moved out in a window", VERMILLION),
-        ("swapped_in_bytes", "moved back in a window", GREEN),
+        ("swapped_out_bytes", "moved out", VERMILLION),
+        ("swapped_in_bytes", "moved back", GREEN),
     ):
-        figure.add_bar(
-            x=view.middle_s, y=numbers(series[column] / GIB), name=name, marker={"color": colour}
-        )
+        middles, moved_bytes = view.summed(column)
+        gib = [(value or 0.0) / GIB for value in moved_bytes]
+        figure.add_bar(x=middles, y=numbers(gib), name=name, marker={"color": colour})
     line = {"color": BLUE, "width": 2}
     held = numbers(series["host_bytes"] / GIB)
     figure.add_scatter(x=view.middle_s, y=held, name="on the host", mode="lines", line=line)

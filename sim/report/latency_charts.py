@@ -80,7 +80,7 @@ def course_chart(view: RunView) -> Chart | str:
                 row=row,
                 col=1,
             )
-    laid_out(figure, "", "(s)", height=620)
+    laid_out(figure, "", "latency (s)", height=620)
     figure.update_layout(legend={"y": -0.1})
     figure.update_xaxes(title_text="arrival (s)", row=len(latencies))
     worst_s, part = max((np.nanmax(columns.ttft_s()[part]), middle) for middle, part in parts)
