@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison import Comparison
     from kvsim.sim.comparison_presets import ComparisonPreset, Published
+    from kvsim.sim.comparison_runs import Watch
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 
@@ -163,8 +164,9 @@ def compared_runs(
     arguments: argparse.Namespace,
     on_progress: Callable[[int, int], None],
     record: RecordOptions | None,
+    watch: Watch | None = None,
 ) -> Comparison:
-    """Run all scenarios as the options say."""
+    """Run all scenarios as the options say; ``watch`` as :func:`kvsim.sim.comparison.compare`."""
     from kvsim.sim.comparison import compare
 
     return compare(
@@ -183,6 +185,7 @@ def compared_runs(
         timeout=arguments.timeout,
         on_progress=on_progress,
         record=record,
+        watch=watch,
         blocks=None if arguments.out is None else Path(arguments.out),
     )
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from kvsim.cli.ui_places import Places
+from kvsim.cli.ui_pool import BETWEEN_S, LivePool
 from kvsim.cli.ui_run import Choices, compare_chosen
 from kvsim.sim.catalogue import KINDS
 from kvsim.sim.compared_scenarios import ALIASES
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.preset import preset_names
 from kvsim.sim.report.comparison_charts import states_figure
-from kvsim.sim.run_place import REPORT
+from kvsim.sim.run_place import BLOCK_MAP, REPORT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvsim.sim.comparison import Comparison
+    from kvsim.sim.comparison_runs import Case
+    from kvsim.traces.trace import Trace
 
 FEW_REQUESTS = 300
 FIRST_ALLOCATORS = ("orca-max", "paged", "prefix")
@@ -44,6 +48,7 @@ def form(places: Places) -> Choices | None:
         rate_scale = st.text_input("Arrivals, times as fast", "30")
         kv_memory = st.text_input("Memory for KV (empty: what the card leaves)", "4GiB")
         max_model_len = st.text_input("Longest sequence, tokens (empty: the model's)", "8192")
+        block_map = st.toggle("Show the pool while it runs (step by step: slower)", value=True)
         pressed = st.form_submit_button("Run", type="primary", width="stretch")
     if not pressed:
         return None
@@ -56,6 +61,7 @@ def form(places: Places) -> Choices | None:
         rate_scale=rate_scale,
         kv_memory=kv_memory,
         max_model_len=max_model_len,
+        block_map=block_map,
     )
 
 
@@ -66,15 +72,22 @@ def _first(names: list[str], wanted: str) -> int:
 
 
 def run(choices: Choices, places: Places) -> None:
-    """Compare with a progress bar; keep the result for the clicks to come."""
-    bar = st.progress(0.0, "starting")
+    """Compare with a progress bar and the pool as it fills; keep the result for clicks to come."""
+    st.session_state.pop("shown", None)
+    bar, pool = st.progress(0.0, "starting"), st.empty()
     folder = places.next_run()
 
     def told(done: int, total: int) -> None:
-        bar.progress(done / max(total, 1), f"{done:,} of {total:,} requests")
+        now_s = time.monotonic()
+        if now_s - st.session_state.get("told_s", 0.0) > BETWEEN_S:
+            st.session_state["told_s"] = now_s
+            bar.progress(done / max(total, 1), f"{done:,} of {total:,} requests")
+
+    def watched(case: Case, trace: Trace) -> LivePool:
+        return LivePool(case, trace, pool.image)
 
     try:
-        result = compare_chosen(choices, places, folder, told)
+        result = compare_chosen(choices, places, folder, told, watched)
     except (ValueError, OSError) as error:
         st.error(str(error))
         with suppress(OSError):  # it holds something
@@ -82,6 +95,7 @@ def run(choices: Choices, places: Places) -> None:
         return
     finally:
         bar.empty()
+        pool.empty()
     st.session_state["shown"] = (result, folder, choices.command(folder))
 
 
@@ -104,6 +118,9 @@ def show(result: Comparison, folder: Path, command: str) -> None:
         "the trace."
     )
     st.link_button("Open the whole report", f"/runs/{folder.name}/{REPORT}")
+    if (folder / BLOCK_MAP).exists():
+        st.subheader("The pool, block by block")
+        st.iframe(f"/runs/{folder.name}/{BLOCK_MAP}", height=900)
     st.caption("The same from a terminal:")
     st.code(command, language="sh", wrap_lines=True)
 

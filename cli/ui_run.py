@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from kvsim.cli.ui_places import Places
     from kvsim.sim.comparison import Comparison
+    from kvsim.sim.comparison_runs import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Choices:
     rate_scale: str
     kv_memory: str
     max_model_len: str
+    block_map: bool = False
 
     def options(self) -> list[str]:
         """Options of ``kvsim compare``; each is one word, so that no text is taken for another."""
@@ -38,6 +40,7 @@ class Choices:
             "rate-scale": self.rate_scale.strip(),
             "kv-memory": self.kv_memory.strip(),
             "max-model-len": self.max_model_len.strip(),
+            "record": "blocks" if self.block_map else "",
         }
         return [f"--{name}={value}" for name, value in named.items() if value]
 
@@ -47,9 +50,15 @@ class Choices:
 
 
 def compare_chosen(
-    choices: Choices, places: Places, folder: Path, on_progress: Callable[[int, int], None]
+    choices: Choices,
+    places: Places,
+    folder: Path,
+    on_progress: Callable[[int, int], None],
+    watch: Watch | None = None,
 ) -> Comparison:
-    """Compare and write the folder.
+    """Compare and write the folder, with block maps where they are chosen.
+
+    ``watch`` makes the recording of each row, which is shown live.
 
     Raises
     ------
@@ -59,21 +68,31 @@ def compare_chosen(
         Where the folder cannot be written.
     """
     from kvsim.cli import compare
+    from kvsim.cli.record_options import record_options
     from kvsim.cli.simulate import check_trace_options
     from kvsim.cli.trace_options import read_with_options
+    from kvsim.sim.block_map.page import block_map_page
+    from kvsim.sim.block_map.recorded import recorded_maps
     from kvsim.sim.comparison_file import write_comparison
     from kvsim.sim.own_kernels import with_own_kernels
     from kvsim.sim.report.comparison_page import comparison_page
+    from kvsim.sim.report.page_file import write_page
+    from kvsim.sim.run_place import BLOCK_MAP
 
-    if len(choices.allocators) < 1:
+    if not choices.allocators:
         raise ValueError("choose at least one allocator")
     path = places.trace(choices.trace)
     commands = argparse.ArgumentParser(exit_on_error=False).add_subparsers()
     compare.add_parser(commands)
-    arguments = commands.choices["compare"].parse_args([str(path), *choices.options()])
+    words = [str(path), *choices.options(), f"--out={folder}"]
+    arguments = commands.choices["compare"].parse_args(words)
     check_trace_options(arguments)
+    record = record_options(arguments)
     scenarios, note = with_own_kernels(compare.scenarios_of(arguments, None))
     trace = read_with_options(path, arguments, quiet=True)
-    result = compare.compared_runs((trace,), scenarios, note, arguments, on_progress, None)
-    write_comparison(result.to_json(), comparison_page(result), folder)
+    result = compare.compared_runs((trace,), scenarios, note, arguments, on_progress, record, watch)
+    num_blocks = 0 if record is None else len(result.rows)
+    write_comparison(result.to_json(), comparison_page(result), folder, num_blocks=num_blocks)
+    if record is not None:
+        write_page(block_map_page(recorded_maps([folder])), folder / BLOCK_MAP)
     return result
