@@ -32,7 +32,7 @@ _ARGUMENTS: Final = (
     "--disable-sync",
     "--hide-scrollbars",
 )
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 30.0
 
 
 class Browser:
@@ -112,9 +112,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         options.add_argument(argument)
     downloads = folder / "downloads"
     downloads.mkdir()
-    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(driver_path))
+    driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)}
+    )
+    driver.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
     try:
         yield Browser(driver, downloads)
     finally:
