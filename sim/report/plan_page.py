@@ -63,14 +63,14 @@ def _assumed(document: Document) -> str:
 
 
 def _blocks(document: Document, pool: Pool | None) -> Iterator[Block]:
-    yield _memory_chart(document)
+    yield memory_chart(document)
     rows = [
         (_name(name), f"{term['bytes'] / _GIB:,.2f}", _how(term))
         for name, term in document["terms"].items()
     ]
     yield table_html("Memory terms", _HEADS, rows)
     if pool is not None:
-        yield _fit_chart(document, pool)
+        yield fit_chart(document, pool)
     yield bullets(
         "Single changes that free most",
         (
@@ -90,7 +90,7 @@ def _name(key: str) -> str:
     return _NAMES.get(key, key.replace("_", " "))
 
 
-def _memory_chart(document: Document) -> Chart:
+def memory_chart(document: Document) -> Chart:
     """One bar: what the engine may use, cut into what it spends and what is left for KV."""
     import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
 
@@ -126,7 +126,7 @@ def _memory_chart(document: Document) -> Chart:
     )
 
 
-def _fit_chart(document: Document, pool: Pool) -> Chart:
+def fit_chart(document: Document, pool: Pool) -> Chart:
     """Whole requests of one length that fit at once, against that length."""
     lengths = _lengths(document["max_model_len_that_fits"])
     counts = [pool.requests_of(length) for length in lengths]
