@@ -158,6 +158,8 @@ def compare(
         _check_block_sizes(one, scenarios)
     rates = rate_scale if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
     scales = [str(parse_rate_scale(str(rate))) for rate in rates]
+    if len(set(scales)) < len(scales):
+        raise ValueError(f"rate scales {', '.join(scales)}: one is there twice; name each once")
     cases = _cases(scenarios, traces, scales)
     jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
