@@ -78,6 +78,40 @@ def test_a_user_is_the_session_or_the_request_itself() -> None:
     assert requests.sequence(0).user == "r0000"
 
 
+def test_a_user_comes_before_the_session() -> None:
+    trace = make_trace(*[(0, 4, 1)] * 3, session=["s", "s", "s"])
+    trace.user = ["ann", "bob", ""]
+    requests = Requests(trace, SchedulerConfig(), trace.output_tokens)
+    assert [requests.sequence(index).user for index in range(3)] == ["ann", "bob", "s"]
+
+
+def test_fair_shares_among_users_however_many_sessions_they_open() -> None:
+    trace = make_trace(*[(0, 10, 3)] * 5, session=["a", "b", "c", "d", "e"])
+    trace.user = ["ann", "ann", "ann", "bob", "bob"]
+    fair: dict[str, object] = {"policy": "fair", "queue_quantum": 10}
+    assert order_of_entry(trace, **fair) == [0, 3, 1, 4, 2]
+    trace.user = None
+    assert order_of_entry(trace, **fair) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("user", "session", "told"),
+    [
+        (["a", "b", "a"], ["s", "s", "s"], "2 users"),
+        (None, ["s", "t", "s"], "2 sessions"),
+        (["a", "", ""], ["s", "s", ""], "1 users, 1 sessions, 1 requests that say none"),
+    ],
+)
+def test_the_summary_says_among_whom_fair_shares(
+    user: list[str] | None, session: list[str], told: str
+) -> None:
+    trace = make_trace(*[(0, 10, 3)] * 3, session=session)
+    trace.user = user
+    notes = simulate(trace, Scenario().with_values({"queue.policy": "fair"})).summary["notes"]
+    assert f"queue.policy = 'fair' shares among {told}" in notes  # type: ignore[operator]
+    assert "fair" not in str(simulate(trace).summary["notes"])
+
+
 def simulated(kind: str, seed: int = 0, order: str = "sjf") -> Run:
     trace = make_trace(
         *((3 * index, 40 + 17 * index % 60, 2 + 7 * index % 50) for index in range(60))
