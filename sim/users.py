@@ -46,8 +46,8 @@ def fair_note(trace: Trace) -> str:
             sessions.add(trace.session[index])
         else:
             alone += 1
-    parts = ((len(users), "users"), (len(sessions), "sessions"), (alone, "requests that say none"))
-    told = ", ".join(f"{count:,} {what}" for count, what in parts if count)
+    parts = ((len(users), "user"), (len(sessions), "session"), (alone, "nameless request"))
+    told = ", ".join(f"{count:,} {what}{'s' * (count > 1)}" for count, what in parts if count)
     return f"queue.policy = {Fair.name!r} shares among {told}"
 
 

@@ -99,7 +99,7 @@ def test_fair_shares_among_users_however_many_sessions_they_open() -> None:
     [
         (["a", "b", "a"], ["s", "s", "s"], "2 users"),
         (None, ["s", "t", "s"], "2 sessions"),
-        (["a", "", ""], ["s", "s", ""], "1 users, 1 sessions, 1 requests that say none"),
+        (["a", "", ""], ["s", "s", ""], "1 user, 1 session, 1 nameless request"),
     ],
 )
 def test_the_summary_says_among_whom_fair_shares(
