@@ -165,7 +165,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
         users = [
             metric("heaviest user's TTFT", "heaviest_user_ttft_s_mean", seconds, min),
             metric("other users' TTFT", "other_users_ttft_s_mean", seconds, min),
-            metric("other users' p99", "other_users_ttft_s_p99", seconds, min),
+            metric("other users' TTFT p99", "other_users_ttft_s_p99", seconds, min),
         ]
     groups = [None if is_reference(row) else row.trace for row in rows]
     lines = [

@@ -140,7 +140,7 @@ class Assembly:
         describe(self.receipt, self.wishes, time_unit, arrival_ns, prefix, columns)
         if id_form is not None:
             self.receipt.ids_partial = id_form.partial
-        askers = {name: columns.pop(name).tolist() for name in TEXTS if name in columns}
+        user, session = (columns.pop(name, None) for name in TEXTS)
         has_time = columns.pop("has_time", None)
         columns.pop("end_ns", None)
         return Trace(
@@ -148,7 +148,8 @@ class Assembly:
             **columns,
             ids=ids,
             also_after=also_after,
-            **askers,
+            user=None if user is None else user.tolist(),
+            session=None if session is None else session.tolist(),
             has_time=None if has_time is None else has_time.astype(np.bool_),
             prefix=prefix,
             sha256=source.sha256(),
