@@ -165,7 +165,7 @@ def _users(
     workload: Workload, generator: np.random.Generator, sessions: NDArray[np.int64]
 ) -> list[str]:
     """Name the user of each request, given the number of its session."""
-    weights = np.arange(1, workload.num_users + 1) ** -workload.user_skew
+    weights = np.arange(1.0, workload.num_users + 1) ** -workload.user_skew
     shares = weights / weights.sum()
     owners = generator.choice(workload.num_users, workload.num_requests, p=shares)
     return [f"u{owner}" for owner in owners[sessions].tolist()]

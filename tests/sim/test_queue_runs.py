@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvsim.cli.summary_table import summary_lines
 from kvsim.policies.scheduler_config import SchedulerConfig
@@ -92,6 +94,39 @@ def test_fair_shares_among_users_however_many_sessions_they_open() -> None:
     assert order_of_entry(trace, **fair) == [0, 3, 1, 4, 2]
     trace.user = None
     assert order_of_entry(trace, **fair) == [0, 1, 2, 3, 4]
+
+
+def by_hand(users: list[str], prompts: list[int], quantum: int) -> list[int]:
+    """Deficit round robin over requests that all wait from the start, turn after turn."""
+    waiting: dict[str, list[int]] = {}
+    for index, user in enumerate(users):
+        waiting.setdefault(user, []).append(index)
+    deficit, order = dict.fromkeys(waiting, 0), list[int]()
+    while waiting:
+        for user in list(waiting):
+            deficit[user] += quantum
+            while waiting[user] and prompts[waiting[user][0]] <= deficit[user]:
+                deficit[user] -= prompts[waiting[user][0]]
+                order.append(waiting[user].pop(0))
+            if not waiting[user]:
+                del waiting[user]
+    return order
+
+
+@given(
+    requests=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(1, 90)), min_size=1, max_size=12
+    ),
+    quantum=st.integers(1, 120),
+)
+def test_a_run_under_fair_is_deficit_round_robin_by_user(
+    requests: list[tuple[str, int]], quantum: int
+) -> None:
+    users, prompts = [user for user, _ in requests], [prompt for _, prompt in requests]
+    trace = make_trace(*((0, prompt, 3) for prompt in prompts), session=["s"] * len(requests))
+    trace.user = users
+    entered = order_of_entry(trace, policy="fair", queue_quantum=quantum)
+    assert entered == by_hand(users, prompts, quantum)
 
 
 @pytest.mark.parametrize(

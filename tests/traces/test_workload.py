@@ -59,7 +59,7 @@ def test_single_requests_have_neither_ids_nor_sessions() -> None:
 def test_users_own_sessions_and_change_nothing_else(workload: Workload) -> None:
     """Of 3 users at a skew of 1 the first starts 6 of 11 sessions, the last 2."""
     plain = make_up(workload, 5).trace
-    trace = make_up(replace(workload, num_users=3, user_skew=1.0), 5).trace
+    trace = make_up(replace(workload, num_users=3, user_skew=1), 5).trace
     assert trace.arrival_ns.tolist() == plain.arrival_ns.tolist()
     assert trace.prompt_tokens.tolist() == plain.prompt_tokens.tolist()
     assert trace.session == plain.session
