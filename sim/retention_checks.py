@@ -139,8 +139,8 @@ def retention_notes(
     notes = []
     if scores is not None and scores.num_layers != num_layers:
         notes.append(
-            f"retention.scores has {scores.num_layers:,} layers, the model has {num_layers:,}: means"
-            " are over those of the file"
+            f"retention.scores has {scores.num_layers:,} layers, the model has {num_layers:,}: "
+            "means are over those of the file"
         )
     if config.retention == "heavy-hitters":
         if config.retention_scores is None:
