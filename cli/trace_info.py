@@ -73,8 +73,9 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
         counts += f", {number(statistics.zero_outputs)} without an answer"
     if several := num_several(trace):
         counts += f", {number(several)} for several answers"
-    if statistics.sessions is not None:
-        counts += f", {number(statistics.sessions)} sessions"
+    for name in ("sessions", "users"):
+        if (count := getattr(statistics, name)) is not None:
+            counts += f", {number(count)} {name}"
     lines = wrapped("requests", counts)
     arrivals = statistics.arrivals
     if arrivals is None:
