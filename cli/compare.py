@@ -103,9 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = _compared(traces, scenarios, note, arguments, record)
         published = None if preset is None else preset.published(result.rows)
         with ctrl_c_delayed():
-            _write(
-                result, published, folder, as_json=arguments.json, recorded=record is not None
-            )
+            _write(result, published, folder, as_json=arguments.json, recorded=record is not None)
     return 0
 
 

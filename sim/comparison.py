@@ -82,7 +82,8 @@ def compare(
     Other arguments are those of :func:`kvsim.sim.run.simulate`; ``on_progress`` is called with
     (requests ended in all runs, requests in all). Rows are named by the scenario, then the trace
     where there are several. ``record``: how the pools are recorded; the folder ``blocks`` gets a
-    draft of each row's block map, for :func:`~kvsim.sim.comparison_file.write_comparison`. Scripts that ask for more than one job need the usual
+    draft of each row's block map, for :func:`~kvsim.sim.comparison_file.write_comparison`.
+    Scripts that ask for more than one job need the usual
     ``if __name__ == "__main__"``.
 
     Raises

@@ -168,9 +168,7 @@ def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
     trace = task.traces[case.trace]
     recording = None if case.record is None else BlockRecording(case.record)
     try:
-        run = simulate(
-            trace, case.scenario, on_progress=note, listener=recording, **task.options
-        )
+        run = simulate(trace, case.scenario, on_progress=note, listener=recording, **task.options)
     except ValueError as error:
         raise ValueError(f"{case.name}: {error}") from None
     if run.engine.partial:

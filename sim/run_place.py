@@ -39,9 +39,7 @@ def draft_name(name: str) -> str:
     return f".{name}.part"
 
 
-_OURS: Final = frozenset(
-    name for file in (*FILES, *ASKED_FOR) for name in (file, draft_name(file))
-)
+_OURS: Final = frozenset(name for file in (*FILES, *ASKED_FOR) for name in (file, draft_name(file)))
 """What a run that was killed while it wrote may leave behind."""
 _ROW_BLOCKS: Final = re.compile(r"blocks-[0-9]+\.parquet|\.blocks-[0-9]+\.parquet\.part")
 

@@ -26,7 +26,6 @@ from kvsim.sim.block_map.looks import (
     look_shares,
     num_columns,
 )
-
 from kvsim.sim.report.page import Head, page
 
 if TYPE_CHECKING:
@@ -41,8 +40,8 @@ MOST_BYTES: Final = 7 * 2**20
 PS_PER_S: Final = 10**12
 
 WHAT_TO_SEE: Final = (
-    "each square is a piece of KV memory, by address from left to right and top to "
-    "bottom. Contiguous runs carry long tails that are reserved and never filled, and leave holes too "
+    "each square is a piece of KV memory, by address from left to right and top to bottom. "
+    "Contiguous runs carry long tails that are reserved and never filled, and leave holes too "
     "small for who waits; blocks fill up wherever they lie. The deepest blue is what several "
     "requests share; green waits to be used again, and a dot marks where such content was evicted."
 )

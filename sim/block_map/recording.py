@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.sim.block_map.pieces import Residency
-    from kvsim.sim.block_map.pool_facts import PoolFacts
     from kvsim.sim.block_map.places import Places
+    from kvsim.sim.block_map.pool_facts import PoolFacts
     from kvsim.sim.stepper import Flight, Stepper
 
 FIRST_WIDTH_PS: Final = 2**30

@@ -206,7 +206,7 @@ def _bar(scene: Scene, shares: list[float], x: int, y: int, width: int) -> int:
         start, end = x + round(left * width), x + round((left + share) * width)
         scene.rects.append(Rect(start, y, end - start, 8, LIGHT[look]))
         left += share
-    return y + 11
+    return y + 13
 
 
 def _heading(scene: Scene, found: BlockMap, time_ps: int) -> int:
@@ -226,6 +226,6 @@ def _lines(scene: Scene, text: str, x: int, y: int, width: int) -> int:
         else:
             line = f"{line} {word}" if line else word
     for number, one in enumerate([*lines, line]):
-        one = one.replace(NO_BREAK, " ")
-        scene.texts.append(Text(x, y + 16 * number, one, 12, LIGHT["muted"]))
+        words = one.replace(NO_BREAK, " ")
+        scene.texts.append(Text(x, y + 16 * number, words, 12, LIGHT["muted"]))
     return y + 16 * (len(lines) + 1)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from kvsim.sim.block_map.looks import LIGHT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from PIL.Image import Image
+    from PIL import Image
     from PIL.ImageFont import FreeTypeFont, ImageFont
 
     from kvsim.sim.block_map.scene import Picture, Rect, Scene
@@ -20,6 +21,8 @@ FRAMES: Final = 60
 FRAME_MS: Final = 120
 LAST_MS: Final = 1500
 PNG_SCALE: Final = 2
+SHADES: Final = 24
+"""Between letters and paper."""
 
 
 def svg(scene: Scene) -> str:
@@ -61,7 +64,7 @@ def check_pillow() -> None:
         ) from None
 
 
-def image(scene: Scene, scale: int = 1) -> Image:
+def image(scene: Scene, scale: int = 1) -> Image.Image:
     """The scene in pixels, ``scale`` to one of its units."""
     from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
@@ -89,17 +92,39 @@ def _font(size: int) -> FreeTypeFont | ImageFont:
 
 def save_png(scene: Scene, path: Path) -> None:
     """Write a PNG of few colours, as sharp as a screen of today."""
-    image(scene, PNG_SCALE).quantize(128, dither=0).save(path, format="PNG", optimize=True)
+    from PIL import Image  # noqa: PLC0415 - an extra
+
+    picture = image(scene, PNG_SCALE).quantize(palette=_palette([scene]), dither=Image.Dither.NONE)
+    picture.save(path, format="PNG", optimize=True)
+
+
+def _palette(scenes: Sequence[Scene]) -> Image.Image:
+    """All colours of the scenes, exactly, and what lies between letters and paper."""
+    from PIL import Image, ImageColor  # noqa: PLC0415 - an extra
+
+    paper = ImageColor.getrgb(LIGHT["paper"])
+    fills = {rect.fill for scene in scenes for rect in scene.rects} | {LIGHT["paper"]}
+    colours: list[tuple[int, ...]] = [ImageColor.getrgb(fill) for fill in sorted(fills)]
+    for fill in sorted({text.fill for scene in scenes for text in scene.texts}):
+        ink = ImageColor.getrgb(fill)
+        for part in range(SHADES + 1):
+            between = zip(ink, paper, strict=True)
+            colours.append(tuple(one + (other - one) * part // SHADES for one, other in between))
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([channel for colour in colours for channel in colour])
+    return palette
 
 
 def save_animation(picture: Picture, path: Path, *, as_png: bool = False) -> None:
     """Write the whole run as a GIF or animated PNG that starts anew after a pause."""
+    from PIL import Image  # noqa: PLC0415 - an extra
+
     scenes = [picture.scene(time_ps) for time_ps in frame_times(picture)]
     height = max(scene.height for scene in scenes)  # lines of text may break elsewhere
     for scene in scenes:
         scene.height = height
-    palette = image(scenes[0]).quantize(128, dither=0)
-    frames = [image(scene).quantize(palette=palette, dither=0) for scene in scenes]
+    palette = _palette(scenes)
+    frames = [image(scene).quantize(palette=palette, dither=Image.Dither.NONE) for scene in scenes]
     durations = [FRAME_MS] * (len(frames) - 1) + [LAST_MS]
     frames[0].save(
         path,
@@ -117,4 +142,3 @@ def frame_times(picture: Picture) -> list[int]:
     first, last = min(times, default=0), max(times, default=0)
     count = min(FRAMES, max(map(len, picture.maps), default=0))
     return [first + (last - first) * number // max(count - 1, 1) for number in range(count)] or [0]
-

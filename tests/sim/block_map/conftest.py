@@ -60,9 +60,7 @@ def scenarios() -> dict[str, Scenario]:
 
 
 @cache
-def recorded(
-    name: str, options: RecordOptions | None = None, num_requests: int = 60
-) -> BlockMap:
+def recorded(name: str, options: RecordOptions | None = None, num_requests: int = 60) -> BlockMap:
     """Block map of one of the runs."""
     recording = BlockRecording(options)
     run = simulate(trace_of(num_requests), scenarios()[name], listener=recording)

@@ -99,7 +99,7 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 class Usages(ScheduleListener):
-    """What the allocator says after each call, padding of ended members included; last of a time."""
+    """What the allocator says after each call, and what ended members hold; the last of a time."""
 
     def __init__(self) -> None:
         self.at: dict[int, tuple[Usage, int]] = {}
@@ -115,15 +115,17 @@ def watched(
 ) -> tuple[BlockMap, Usages, Recorder]:
     """Run a trace on a stepper with a recording and the allocator's own words."""
     requests = Requests(trace, config, assume_max_tokens(trace, "model", config.max_model_len))
-    recorder, recording, usages = Recorder(len(trace), max_flips=None), BlockRecording(options), Usages()
+    recorder, recording, usages = (
+        Recorder(len(trace), max_flips=None),
+        BlockRecording(options),
+        Usages(),
+    )
     cost = LinearCost(1500, 100, 70, 3)
     listener = Listeners([recording, usages])
     stepper = Stepper(config, cost, requests, recorder, audit=True, listener=listener)
     Driver(stepper, requests).run()
     grid = Grid.of_pool(config, options.most_cells)
-    facts = PoolFacts(
-        "", "", "", "", "", grid.num_slots, grid.cell_slots, config.block_size, 1, 0
-    )
+    facts = PoolFacts("", "", "", "", "", grid.num_slots, grid.cell_slots, config.block_size, 1, 0)
     return recording.block_map(facts), usages, recorder
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from PIL import Image
 
 from kvsim.sim.block_map import stills
 from kvsim.sim.block_map.looks import LABELS, LIGHT, LOOKS, Shown, num_columns
@@ -71,8 +72,6 @@ def test_more_than_four_maps_take_another_row(maps: list[BlockMap]) -> None:
 def test_png_and_animations_are_small_and_the_same_each_time(
     maps: list[BlockMap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from PIL import Image
-
     monkeypatch.setattr(stills, "FRAMES", 15)
     picture = Picture.of(maps)
     scene = picture.scene(picture.fullest_ps())
