@@ -18,7 +18,6 @@ from kvsim.sim.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableSequence, Sequence
-    from fractions import Fraction
     from pathlib import Path
 
     from kvsim.sim.block_map import RecordOptions
@@ -40,6 +39,7 @@ class Case(NamedTuple):
     name: str
     scenario: Scenario
     trace: int = 0
+    rate_scale: str = "1"
     record: RecordOptions | None = None
     blocks: Path | None = None
 
@@ -50,7 +50,6 @@ class Options(TypedDict):
     step: bool
     audit: bool
     seed: int
-    rate_scale: Fraction | float | str
     assume_max_tokens: str
     closed: bool
     think_time: str | None
@@ -168,7 +167,14 @@ def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
     trace = task.traces[case.trace]
     recording = None if case.record is None else BlockRecording(case.record)
     try:
-        run = simulate(trace, case.scenario, on_progress=note, listener=recording, **task.options)
+        run = simulate(
+            trace,
+            case.scenario,
+            rate_scale=case.rate_scale,
+            on_progress=note,
+            listener=recording,
+            **task.options,
+        )
     except ValueError as error:
         raise ValueError(f"{case.name}: {error}") from None
     if run.engine.partial:
