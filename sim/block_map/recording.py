@@ -12,6 +12,7 @@ from kvsim.sim.block_map.pieces import CODE
 from kvsim.sim.block_map.places import places_of
 from kvsim.sim.block_map.record_options import RecordOptions
 from kvsim.sim.block_map.snapshot import Snapshot
+from kvsim.sim.recorder import NEVER_PS
 from kvsim.sim.schedule_listener import ScheduleListener
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kvsim.sim.stepper import Flight, Stepper
 
 FIRST_WIDTH_PS: Final = 2**30
-"""About 1 ms between snapshots; doubled as often as there are too many."""
+"""About 1 ms between snapshots at least; doubled as often as there are too many."""
 
 
 class BlockRecording(ScheduleListener):
@@ -80,6 +81,15 @@ class BlockRecording(ScheduleListener):
         self._grid = Grid.of_pool(config, self.options.most_cells)
         self._places = places_of(stepper.state.allocator, config)
         self._stepper = stepper
+        if self.options.first_width_ps is None:
+            self._spread_over(stepper)
+
+    def _spread_over(self, stepper: Stepper) -> None:
+        """Begin with snapshots as far apart as arrivals that are known would have them."""
+        arrivals = stepper.recorder.arrival_ps or ()
+        span_ps = max((time_ps for time_ps in arrivals if time_ps < NEVER_PS), default=0)
+        while self._width_ps * self.options.most_snapshots < span_ps:
+            self._width_ps *= 2
 
     def _snapshot(self, stepper: Stepper, now_ps: int) -> Snapshot:
         assert self._grid is not None
