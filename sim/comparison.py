@@ -168,6 +168,8 @@ def compare(
             _check_drawable(one, scenarios)
     rates = rate_scale if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
     scales = [str(parse_rate_scale(str(rate))) for rate in rates]
+    if len(set(scales)) < len(scales):
+        raise ValueError(f"rate scales {', '.join(scales)}: one is there twice; name each once")
     cases = _cases(scenarios, traces, scales)
     if record is not None and blocks is not None:
         cases = [

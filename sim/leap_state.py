@@ -269,7 +269,8 @@ class LeapState:
             cache.num_duplicates * block_size,
             len(self._running),
         )
-        self.recorder.shared(self._since_ps, now_ps, cache.num_shared * block_size)
+        if cache.num_shared:
+            self.recorder.shared(self._since_ps, now_ps, cache.num_shared * block_size)
         self._since_ps = now_ps
 
     def _account_leap(self, steps: int, now_ps: int) -> None:
@@ -327,7 +328,8 @@ class LeapState:
             cached_ps = cached * ps + blank * (ps - part_ps) - (taken_ps - blank_taken_ps)
         computed_ps = weighted_steps(first_ps, slope_ps, steps)
         since_ps, self._since_ps = self._since_ps, self._since_ps + ps
-        self.recorder.shared(since_ps, self._since_ps, cache.num_shared * block_size)
+        if cache.num_shared:
+            self.recorder.shared(since_ps, self._since_ps, cache.num_shared * block_size)
         self.recorder.sums(
             self._since_ps,
             ps,
