@@ -86,8 +86,8 @@ class Picture:
         return Picture(maps, list(shown), list(shares), colour)
 
     def fullest_ps(self) -> int:
-        """When owners hold most of all pools together."""
-        times = sorted({int(one.time_ps[one.fullest()]) for one in self.maps if len(one)})
+        """When owners hold most of all pools together; the first of equal times."""
+        times = sorted({time_ps for one in self.maps for time_ps in one.time_ps.tolist()})
         return max(times, key=self._fullness, default=0)
 
     def _fullness(self, time_ps: int) -> float:
