@@ -24,7 +24,8 @@ from kvsim.sim.leap import (
     weighted_steps,
 )
 from kvsim.sim.next_use import NextUse
-from kvsim.sim.segment_cache import Holding, SegmentCache
+from kvsim.sim.pieces import Holding
+from kvsim.sim.segment_cache import SegmentCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.pieces import Path
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
-    from kvsim.sim.segment_cache import Path
 
 NEVER = 1 << 62
 TOKEN_BUDGETS: Final[dict[str, Callable[[SchedulerConfig], int]]] = {
