@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from kvsim.sim.block_map import BlockMap
     from kvsim.sim.driver import EngineRun
     from kvsim.sim.report.run_plots import RunPlots
     from kvsim.sim.schedule_listener import ScheduleListener
@@ -46,6 +47,7 @@ class Run:
 
     ``options`` are what else shaped the result, ``loop`` is who waited for whose answer,
     ``source`` how the trace was read, where a command did: ``{"path": ..., "options": {...}}``.
+    ``block_map`` is what a :class:`~kvsim.sim.block_map.BlockRecording` saw, where one listened.
     """
 
     trace: Trace
@@ -56,6 +58,7 @@ class Run:
     options: dict[str, object]
     loop: FollowOns | None = None
     source: dict[str, object] | None = None
+    block_map: BlockMap | None = None
 
     def __repr__(self) -> str:
         """One line; the generated form would print the whole trace."""
