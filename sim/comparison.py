@@ -7,6 +7,7 @@ from the scenarios alone.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,17 +17,24 @@ from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.run_place import draft_name, row_blocks
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
+from kvsim.traces.rate_scale import parse_rate_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from fractions import Fraction
     from pathlib import Path
+    from typing import Any
+
+    import pandas as pd
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison_row import Row
     from kvsim.sim.comparison_runs import Watch
+    from kvsim.sim.report.comparison_plots import ComparisonPlots
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
+
+    Rate = Fraction | float | str
 
 SCHEMA: Final = "kvsim.comparison/1"
 
@@ -58,6 +66,54 @@ class Comparison:
             "notes": list(self.notes),
         }
 
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a run: its metrics, verdict, and shares of KV memory while requests waited."""
+        import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
+
+        return pd.DataFrame([_flat(row) for row in self.rows])
+
+    @property
+    def plot(self) -> ComparisonPlots:
+        """The charts of the page as plotly figures: ``.memory()``, ``.users()``, ``.rates()``."""
+        from kvsim.sim.report.comparison_plots import ComparisonPlots  # noqa: PLC0415
+
+        return ComparisonPlots(self)
+
+    def _repr_html_(self) -> str:
+        from kvsim.sim.report.notebook import comparison_html  # noqa: PLC0415
+
+        return comparison_html(self)
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``comparison.json`` and ``report.html``; see docs/compare.md.
+
+        Raises
+        ------
+        ValueError
+            Where the folder holds anything but an earlier comparison.
+        """
+        from pathlib import Path  # noqa: PLC0415
+
+        from kvsim.sim.comparison_file import write_comparison  # noqa: PLC0415
+        from kvsim.sim.report.comparison_page import comparison_page  # noqa: PLC0415
+        from kvsim.sim.run_place import check_comparison_folder  # noqa: PLC0415
+
+        check_comparison_folder(Path(folder), SCHEMA)
+        write_comparison(self.to_json(), comparison_page(self), Path(folder))
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    shares = row.views["six"] or {}
+    return {
+        "name": row.name,
+        "trace": row.trace,
+        "rate_scale": row.rate_scale,
+        "verdict": row.verdict["kind"],
+        **row.metrics,
+        **{f"{state}_share": share for state, share in shares.items()},
+    }
+
 
 def compare(
     trace: Trace | Sequence[Trace],
@@ -68,7 +124,7 @@ def compare(
     step: bool = False,
     audit: bool = False,
     seed: int = 0,
-    rate_scale: Fraction | float | str = 1,
+    rate_scale: Rate | Sequence[Rate] = 1,
     assume_max_tokens: str = "model",
     closed: bool = False,
     think_time: str | None = None,
@@ -81,13 +137,13 @@ def compare(
 ) -> Comparison:
     """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
 
-    Other arguments are those of :func:`kvsim.sim.run.simulate`; ``on_progress`` is called with
-    (requests ended in all runs, requests in all). Rows are named by the scenario, then the trace
-    where there are several. ``record``: how the pools are recorded; the folder ``blocks`` gets a
-    draft of each row's block map, for :func:`~kvsim.sim.comparison_file.write_comparison`.
-    ``watch`` makes the recording of each row, for who wants to see it live; all rows are then run
-    in this process. Scripts that ask for more than one job need the usual
-    ``if __name__ == "__main__"``.
+    Other arguments are those of :func:`kvsim.sim.run.simulate`, but that ``rate_scale`` may be
+    several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
+    named by the scenario, then the trace and the rate where there are several. ``record``: how the
+    pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
+    :func:`~kvsim.sim.comparison_file.write_comparison`. ``watch`` makes the recording of each row,
+    for who wants to see it live; all rows are then run in this process. Scripts that ask for more
+    than one job need the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
@@ -102,7 +158,6 @@ def compare(
         "step": step,
         "audit": audit,
         "seed": seed,
-        "rate_scale": rate_scale,
         "assume_max_tokens": assume_max_tokens,
         "closed": closed,
         "think_time": think_time,
@@ -114,11 +169,11 @@ def compare(
         _check_block_sizes(one, scenarios)
         if record is not None:
             _check_drawable(one, scenarios)
-    cases = [
-        Case(name if len(traces) == 1 else f"{name}, {one.name}", scenario, place)
-        for name, scenario in scenarios.items()
-        for place, one in enumerate(traces)
-    ]
+    rates = rate_scale if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
+    scales = [str(parse_rate_scale(str(rate))) for rate in rates]
+    if len(set(scales)) < len(scales):
+        raise ValueError(f"rate scales {', '.join(scales)}: one is there twice; name each once")
+    cases = _cases(scenarios, traces, scales)
     if record is not None and blocks is not None:
         cases = [
             case._replace(record=record, blocks=blocks / draft_name(row_blocks(number)))
@@ -126,18 +181,25 @@ def compare(
         ]
     jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
-    try:
+    with _drafts_taken_away(cases):
         if jobs <= 1 or watch is not None:
             rows = run_here(traces, cases, options, told, watch)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
+    kept = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
+    return Comparison(kept, tuple(rows), tuple(notes))
+
+
+@contextmanager
+def _drafts_taken_away(cases: Sequence[Case]) -> Generator[None]:
+    """Leave no draft of a block map behind where the block fails."""
+    try:
+        yield
     except BaseException:
         for case in cases:
             if case.blocks is not None:
                 case.blocks.unlink(missing_ok=True)
         raise
-    kept = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
-    return Comparison(kept, tuple(rows), tuple(notes))
 
 
 def _check_drawable(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
@@ -147,6 +209,21 @@ def _check_drawable(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
             check_drawable(set_up(scenario).config, trace)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
+
+
+def _cases(
+    scenarios: Mapping[str, Scenario], traces: Sequence[Trace], scales: Sequence[str]
+) -> list[Case]:
+    """Every scenario on every trace at every rate, named by what there are several of."""
+    cases = []
+    for name, scenario in scenarios.items():
+        for place, one in enumerate(traces):
+            for scale in scales:
+                words = [name]
+                words += [one.name] if len(traces) > 1 else []
+                words += [f"rate x {scale}"] if len(scales) > 1 else []
+                cases.append(Case(", ".join(words), scenario, place, scale))
+    return cases
 
 
 def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:

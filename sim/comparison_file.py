@@ -41,8 +41,8 @@ def write_comparison(
             drafts[COMPARISON].write_text(to_json(document), encoding="utf-8")
             for old in (REPORT, BLOCK_MAP, *(path.name for path in row_blocks_in(folder))):
                 (folder / old).unlink(missing_ok=True)
-            for name in drafts:
-                drafts[name].replace(folder / name)
+            for name, draft in drafts.items():
+                draft.replace(folder / name)
         finally:
             for draft in drafts.values():
                 draft.unlink(missing_ok=True)

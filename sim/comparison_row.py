@@ -29,6 +29,7 @@ class Row:
 
     name: str
     trace: str
+    rate_scale: str
     scenario: dict[str, object]
     kv_bytes_share: dict[str, Shares]
     views: dict[str, Shares]
@@ -55,6 +56,7 @@ def row_of(name: str, run: Run) -> Row:
     return Row(
         name=name,
         trace=run.trace.name,
+        rate_scale=str(run.options["rate_scale"]),
         scenario=scenario_to_dict(run.scenario),
         kv_bytes_share={window: _fractions(part) for window, part in parts.items()},
         views={
@@ -83,9 +85,12 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         for statistic in ("mean", "p50", "p99")
     }
     waits = {name: summary["queue"][name] for name in _WAITS}
+    users = summary["users"]
+    others = None if users is None else users["others"]["ttft_s"]
     counts = {name: summary["requests"][name] for name in ("finished", "refused", "unfinished")}
     return {
         "pool_bytes": run.setup.pool.pool_bytes,
+        "arrivals_per_s": _arrival_rate(summary),
         **counts,
         "mean_running": windows.mean_between(windows.running, 0, run.engine.recorder.end_ps),
         "mean_running_while_waiting": waited["running"] / waited["window"]
@@ -98,9 +103,21 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         **latencies,
         "goodput_requests_per_s": None if goodput is None else goodput["requests_per_s"],
         **waits,
+        "heaviest_user_ttft_s_mean": None if users is None else users["heaviest"]["ttft_s"]["mean"],
+        **{
+            f"other_users_ttft_s_{statistic}": None if others is None else others[statistic]
+            for statistic in ("mean", "p99")
+        },
         "preemptions": summary["preemptions"]["count"],
         "swaps": summary["preemptions"]["by_mode"]["swap"],
         "copying_s": summary["host"]["copying_s"],
         "hit_percent": summary["cache"]["hit_percent"],
         "sharing_savings_percent": summary["memory"]["while_waiting"]["sharing"]["savings_percent"],
     }
+
+
+def _arrival_rate(summary: Mapping[str, Any]) -> float | None:
+    """Requests a second between the first arrival and the last."""
+    window = summary["window"]
+    span_s = window["last_arrival_s"] - window["first_arrival_s"]
+    return (summary["requests"]["total"] - 1) / span_s if span_s else None

@@ -18,7 +18,6 @@ from kvsim.sim.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableSequence, Sequence
-    from fractions import Fraction
     from pathlib import Path
 
     from kvsim.sim.block_map import RecordOptions
@@ -41,6 +40,7 @@ class Case(NamedTuple):
     name: str
     scenario: Scenario
     trace: int = 0
+    rate_scale: str = "1"
     record: RecordOptions | None = None
     blocks: Path | None = None
 
@@ -51,7 +51,6 @@ class Options(TypedDict):
     step: bool
     audit: bool
     seed: int
-    rate_scale: Fraction | float | str
     assume_max_tokens: str
     closed: bool
     think_time: str | None
@@ -185,7 +184,14 @@ def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
     trace = task.traces[case.trace]
     recording = _recording(task, case)
     try:
-        run = simulate(trace, case.scenario, on_progress=note, listener=recording, **task.options)
+        run = simulate(
+            trace,
+            case.scenario,
+            rate_scale=case.rate_scale,
+            on_progress=note,
+            listener=recording,
+            **task.options,
+        )
     except ValueError as error:
         raise ValueError(f"{case.name}: {error}") from None
     if run.engine.partial:

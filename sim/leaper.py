@@ -97,6 +97,7 @@ class Leaper(LeapCalls):
     def plan(self, now_ps: int) -> int | None:
         """Scheduling calls due now; return the next boundary, ``None`` when idle."""
         if self._since_ps < now_ps:  # it was idle
+            self.recorder.idle(self._since_ps, now_ps)
             self._account(now_ps)
         self._now_ps = now_ps
         called = self._call(now_ps)
@@ -170,7 +171,6 @@ class Leaper(LeapCalls):
         first_ps, slope_ps, v = self._first_ps, self._slope_ps, self._v
         start_ps = self._leap_start_ps
         self._leap_steps = 0
-        recorder.num_steps += steps
         if not self._inside:
             recorder.num_steps_outside += steps
         calls = self._calls
@@ -181,11 +181,23 @@ class Leaper(LeapCalls):
             self._listener.flown(self._unroll(steps))
         if self._num_tokens_counted:
             recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
+        pairs = steps * (steps - 1) // 2
+        end_ps = start_ps + steps * first_ps + slope_ps * pairs
+        in_one_window = first_ps and recorder.steps(
+            start_ps,
+            end_ps,
+            steps,
+            steps * self._weights_ps,
+            self._prefill_ps,
+            steps * self._overhead_ps + self._overhead_slope_ps * pairs,
+        )
+        if not in_one_window:
+            self._spread_parts(steps)
         if steps == 1:
-            end_ps = start_ps + first_ps
             self._account(now_ps)
+        elif in_one_window and not self._lag:
+            self._account_steps(v, steps, first_ps, slope_ps)
         else:
-            end_ps = start_ps + steps * first_ps + slope_ps * (steps * (steps - 1) // 2)
             self._account_leap(steps, now_ps)
         self._v = v = v + steps
         self._last_end_ps = end_ps
@@ -199,6 +211,18 @@ class Leaper(LeapCalls):
             landed = Flight(end_ps)
             landed.ending = self._pop_ending()
         return landed
+
+    def _spread_parts(self, steps: int) -> None:
+        """What the leap's steps go into, in several windows."""
+        self.recorder.spread_steps(
+            self._leap_start_ps,
+            steps,
+            (self._first_ps, self._slope_ps),
+            self._weights_ps,
+            self._prefill_ps,
+            self._overhead_ps,
+            self._overhead_slope_ps,
+        )
 
     def _unroll(self, steps: int) -> Calls:
         """Tell the leap call by call, before the later ones take their blocks."""

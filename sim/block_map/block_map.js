@@ -183,7 +183,7 @@
     context.fillRect(x, 0, cursor, strip.height);
   }
 
-  const percent = (part) => `${(100 * part).toFixed(1)} %`;
+  const percent = (part) => `${(100 * part).toFixed(1)}\u00a0%`;
 
   function tellNumbers(panel) {
     if (!panel.seconds.length) {
@@ -192,7 +192,7 @@
     }
     const shares = panel.shares[panel.snapshot];
     const parts = data.looks.map((look, place) => [look, shares[place]]).filter(([, part]) => part >= 0.0005);
-    const words = parts.map(([look, part]) => `${look} ${percent(part)}`).join(", ");
+    const words = parts.map(([look, part]) => `${look}\u00a0${percent(part)}`).join(", ");
     panel.numbers.textContent =
       `${panel.running[panel.snapshot]} running, ${panel.waiting[panel.snapshot]} waiting · ${words}`;
     panel.canvas.setAttribute("aria-label", `${panel.name} at ${seconds(times[position])}: ${words}`);

@@ -87,12 +87,6 @@ class BlockMap:
         """Number of the last snapshot up to ``time_ps``, else the first."""
         return max(int(np.searchsorted(self.time_ps, time_ps, side="right")) - 1, 0)
 
-    def fullest(self) -> int:
-        """Number of the snapshot in which owners hold most slots; the first of equals."""
-        held = [PRIMITIVES.index(name) for name in ("token", "duplicate", "future", "never")]
-        sums = self.slots[:, held].sum(axis=(1, 2), dtype=np.int64)
-        return int(sums.argmax()) if len(self) else 0
-
     def save(self, path: Path) -> None:
         """Write ``blocks.parquet``; the same map gives the same bytes."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - only who records pays for pyarrow

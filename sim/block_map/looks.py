@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOOKS: Final = ("token", "shared", "reserved", "internal", "external", "cached", "free")
 LABELS: Final = {
     "token": "token",
-    "shared": "token that several requests share",
+    "shared": "token, shared by several requests",
     "reserved": "reserved, will fill",
     "internal": "internal: never fills",
     "external": "external: hole, unusable",
@@ -109,7 +109,8 @@ def look_slots(found: BlockMap) -> NDArray[np.int32]:
 
 def look_shares(found: BlockMap) -> NDArray[np.float64]:
     """Fraction of the pool by look, (snapshots, looks)."""
-    return look_slots(found).sum(axis=2) / max(found.facts.num_slots, 1)
+    sums: NDArray[np.int64] = look_slots(found).sum(axis=2, dtype=np.int64)
+    return sums / max(found.facts.num_slots, 1)
 
 
 def num_columns(num_cells: int) -> int:

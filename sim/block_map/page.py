@@ -40,8 +40,8 @@ MOST_BYTES: Final = 7 * 2**20
 PS_PER_S: Final = 10**12
 
 WHAT_TO_SEE: Final = (
-    "each square is a piece of KV memory, by address from left to right and top to "
-    "bottom. Contiguous runs carry long tails that are reserved and never filled, and leave holes too "
+    "each square is a piece of KV memory, by address from left to right and top to bottom. "
+    "Contiguous runs carry long tails that are reserved and never filled, and leave holes too "
     "small for who waits; blocks fill up wherever they lie. The deepest blue is what several "
     "requests share; green waits to be used again, and a dot marks where such content was evicted."
 )
@@ -71,9 +71,9 @@ def fitted(maps: Sequence[BlockMap]) -> list[dict[str, Any]]:
     while True:
         panels = [_panel(one, every) for one in maps]
         num_bytes = sum(len(text) for panel in panels for text in panel["planes"].values())
-        if num_bytes <= MOST_BYTES or every >= max(map(len, maps), default=1):
+        if num_bytes <= MOST_BYTES or every >= max(map(len, maps)):
             return panels
-        every *= 2
+        every *= -(-num_bytes // MOST_BYTES)
 
 
 def _panel(found: BlockMap, every: int) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _packed(plane: NDArray[np.uint8]) -> str:
     """Base64 of the deflated differences (xor) of each snapshot to the one before."""
     changes = plane.copy()
     changes[1:] ^= plane[:-1]
-    return base64.b64encode(zlib.compress(changes.tobytes(), 9)).decode("ascii")
+    return base64.b64encode(zlib.compress(changes.tobytes(), 6)).decode("ascii")
 
 
 def _looks() -> dict[str, Any]:

@@ -10,6 +10,7 @@ where it is when it is published, and goes when it is evicted or given up.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -187,6 +188,9 @@ def _runs(places: Places) -> list[tuple[int, int]]:
     """Neighbouring places as ``(place, slots)``, in the order given."""
     if not len(places):
         return []
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(places) != 1) + 1])
-    lengths = np.diff(np.append(starts, len(places)))
-    return list(zip(places[starts].tolist(), lengths.tolist(), strict=True))
+    breaks = (np.flatnonzero(places[1:] != places[:-1] + 1) + 1).tolist()
+    if not breaks:
+        return [(int(places[0]), len(places))]
+    starts = [0, *breaks]
+    lengths = (stop - start for start, stop in pairwise([*starts, len(places)]))
+    return list(zip(places[starts].tolist(), lengths, strict=True))

@@ -15,8 +15,7 @@ MOST_CELLS: Final = 4096
 class RecordOptions:
     """At most so many snapshots and cells, of ``start_ps`` to ``stop_ps`` of the run.
 
-    ``first_width_ps``: time between snapshots at first; ``None``: about 1 ms, or what divides the
-    window.
+    ``first_width_ps``: time between snapshots at first; ``None``: what spreads them over arrivals.
     """
 
     start_ps: int = 0

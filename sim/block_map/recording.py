@@ -12,6 +12,7 @@ from kvsim.sim.block_map.pieces import CODE
 from kvsim.sim.block_map.places import places_of
 from kvsim.sim.block_map.record_options import RecordOptions
 from kvsim.sim.block_map.snapshot import Snapshot
+from kvsim.sim.recorder import NEVER_PS
 from kvsim.sim.schedule_listener import ScheduleListener
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kvsim.sim.stepper import Flight, Stepper
 
 FIRST_WIDTH_PS: Final = 2**30
-"""About 1 ms between snapshots; doubled as often as there are too many."""
+"""About 1 ms between snapshots at least; doubled as often as there are too many."""
 
 
 class BlockRecording(ScheduleListener):
@@ -31,7 +32,7 @@ class BlockRecording(ScheduleListener):
 
     A snapshot is taken after the first scheduling call in each stretch of ``width_ps``; when there
     would be more than ``options.most_snapshots``, the width doubles and one a stretch is kept. The
-    last one is of the engine at rest, where it comes to that.
+    last one is of the run's end, if that is in the window.
     """
 
     def __init__(self, options: RecordOptions | None = None) -> None:
@@ -40,7 +41,7 @@ class BlockRecording(ScheduleListener):
         self._width_ps = self.options.first_width_ps or FIRST_WIDTH_PS
         self._next_ps = self.options.start_ps
         self._carried: NDArray[np.int32] | int = 0  # evicted in snapshots that were given up
-        self._rest: Snapshot | None = None
+        self._last_ps = -1
         self._final: dict[Residency, int] = {}
         self._grid: Grid | None = None
         self._places: Places | None = None
@@ -53,33 +54,45 @@ class BlockRecording(ScheduleListener):
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
         """Take a snapshot if one is due; one at the time of the last takes its place."""
-        if not self.options.start_ps <= now_ps <= self.options.stop_ps:
+        self._last_ps = now_ps
+        if not self._in_window(now_ps):
             return
         again = bool(self.snapshots) and self.snapshots[-1].time_ps == now_ps
-        at_rest = not stepper.state.running and not stepper.state.waiting
-        if now_ps < self._next_ps and not again and not at_rest:
+        if now_ps < self._next_ps and not again:
             return
         if self._grid is None:
             self._begin(stepper)
-        snapshot = self._snapshot(stepper, now_ps)
-        snapshot.evicted += self._carried
-        self._carried = 0
-        if now_ps < self._next_ps and not again:
-            self._rest, self._carried = snapshot, snapshot.evicted
-            return
-        if again:
-            snapshot.evicted += self.snapshots.pop().evicted
-        self.snapshots.append(snapshot)
-        self._rest = None
+        self._take(stepper, now_ps)
         self._thin()
         start_ps = self.options.start_ps
         self._next_ps = now_ps - (now_ps - start_ps) % self._width_ps + self._width_ps
+
+    def _in_window(self, time_ps: int) -> bool:
+        return self.options.start_ps <= time_ps <= self.options.stop_ps
 
     def _begin(self, stepper: Stepper) -> None:
         config = stepper.config
         self._grid = Grid.of_pool(config, self.options.most_cells)
         self._places = places_of(stepper.state.allocator, config)
         self._stepper = stepper
+        if self.options.first_width_ps is None:
+            self._spread_over(stepper)
+
+    def _spread_over(self, stepper: Stepper) -> None:
+        """Begin with snapshots as far apart as arrivals that are known would have them."""
+        arrivals = stepper.recorder.arrival_ps or ()
+        span_ps = max((time_ps for time_ps in arrivals if time_ps < NEVER_PS), default=0)
+        while self._width_ps * self.options.most_snapshots < span_ps:
+            self._width_ps *= 2
+
+    def _take(self, stepper: Stepper, now_ps: int) -> None:
+        """Add a snapshot, or put it in the place of one of the same time."""
+        snapshot = self._snapshot(stepper, now_ps)
+        snapshot.evicted += self._carried
+        self._carried = 0
+        if self.snapshots and self.snapshots[-1].time_ps == now_ps:
+            snapshot.evicted += self.snapshots.pop().evicted
+        self.snapshots.append(snapshot)
 
     def _snapshot(self, stepper: Stepper, now_ps: int) -> Snapshot:
         assert self._grid is not None
@@ -123,10 +136,10 @@ class BlockRecording(ScheduleListener):
             self.snapshots = kept
 
     def block_map(self, facts: PoolFacts) -> BlockMap:
-        """What was seen of a run that has ended."""
-        if self._rest is not None and self.options.most_snapshots > 1:
-            self.snapshots.append(self._rest)
-            self._rest = None
+        """What was seen of a run that has ended; the last snapshot is of its end."""
+        with_end = self._in_window(self._last_ps) and self.options.most_snapshots > 1
+        if with_end and self._stepper is not None and self.snapshots[-1].time_ps < self._last_ps:
+            self._take(self._stepper, self._last_ps)
         self._resolve()
         return BlockMap.of(facts, self.snapshots)
 

@@ -19,6 +19,9 @@ from kvsim.sim.block_map.looks import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kvsim.sim.block_map.block_map import BlockMap
 
 MARGIN: Final = 24
@@ -66,25 +69,32 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Draws scenes of the same maps; ``colour`` is one of ``COLOURS``."""
+    """Draws scenes of the same maps; ``colour`` is one of ``COLOURS``.
+
+    ``shares`` are those of the pool by look, (snapshots, looks), a map each.
+    """
 
     maps: Sequence[BlockMap]
     shown: Sequence[Shown]
+    shares: Sequence[NDArray[np.float64]]
     colour: str = "state"
 
     @staticmethod
     def of(maps: Sequence[BlockMap], colour: str = "state") -> Picture:
         """Prepare the looks of all maps once."""
-        return Picture(maps, [Shown.of(one) for one in maps], colour)
+        shown, shares = map(Shown.of, maps), map(look_shares, maps)
+        return Picture(maps, list(shown), list(shares), colour)
 
     def fullest_ps(self) -> int:
-        """When owners hold most of all pools together."""
-        times = sorted({int(one.time_ps[one.fullest()]) for one in self.maps if len(one)})
+        """When owners hold most of all pools together; the first of equal times."""
+        times = sorted({time_ps for one in self.maps for time_ps in one.time_ps.tolist()})
         return max(times, key=self._fullness, default=0)
 
     def _fullness(self, time_ps: int) -> float:
         return sum(
-            float(look_shares(one)[one.at(time_ps), :4].sum()) for one in self.maps if len(one)
+            float(shares[one.at(time_ps), :4].sum())
+            for one, shares in zip(self.maps, self.shares, strict=True)
+            if len(one)
         )
 
     def scene(self, time_ps: int) -> Scene:
@@ -110,7 +120,7 @@ class Picture:
         y = self._cells(scene, number, x, y, found.at(time_ps)) + 8
         if not len(found):
             return _lines(scene, "no snapshot was taken", x, y + 12, PANEL)
-        shares = look_shares(found)[found.at(time_ps)]
+        shares = self.shares[number][found.at(time_ps)]
         if self.colour == "state":
             columns = num_columns(found.grid.num_cells)
             y = _bar(scene, shares.tolist(), x, y, _pitch(columns) * columns)
@@ -196,7 +206,7 @@ def _bar(scene: Scene, shares: list[float], x: int, y: int, width: int) -> int:
         start, end = x + round(left * width), x + round((left + share) * width)
         scene.rects.append(Rect(start, y, end - start, 8, LIGHT[look]))
         left += share
-    return y + 11
+    return y + 13
 
 
 def _heading(scene: Scene, found: BlockMap, time_ps: int) -> int:
@@ -216,6 +226,6 @@ def _lines(scene: Scene, text: str, x: int, y: int, width: int) -> int:
         else:
             line = f"{line} {word}" if line else word
     for number, one in enumerate([*lines, line]):
-        one = one.replace(NO_BREAK, " ")
-        scene.texts.append(Text(x, y + 16 * number, one, 12, LIGHT["muted"]))
+        words = one.replace(NO_BREAK, " ")
+        scene.texts.append(Text(x, y + 16 * number, words, 12, LIGHT["muted"]))
     return y + 16 * (len(lines) + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from PIL.Image import Image
+    from PIL import Image
+    from PIL.ImageFont import FreeTypeFont, ImageFont
 
     from kvsim.sim.block_map.scene import Picture, Rect, Scene
 
@@ -19,6 +21,8 @@ FRAMES: Final = 60
 FRAME_MS: Final = 120
 LAST_MS: Final = 1500
 PNG_SCALE: Final = 2
+SHADES: Final = 24
+"""Between letters and paper."""
 
 
 def svg(scene: Scene) -> str:
@@ -60,9 +64,9 @@ def check_pillow() -> None:
         ) from None
 
 
-def image(scene: Scene, scale: int = 1) -> Image:
+def image(scene: Scene, scale: int = 1) -> Image.Image:
     """The scene in pixels, ``scale`` to one of its units."""
-    from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
+    from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
     picture = Image.new("RGB", (scene.width * scale, scene.height * scale), LIGHT["paper"])
     draw = ImageDraw.Draw(picture)
@@ -71,26 +75,56 @@ def image(scene: Scene, scale: int = 1) -> Image:
             corner = ((x + width) * scale - 1, (y + height) * scale - 1)
             draw.rectangle(((x * scale, y * scale), corner), fill=fill)
     for text in scene.texts:
-        draw.text(
-            (text.x * scale, text.y * scale),
-            text.text,
-            fill=text.fill,
-            font=ImageFont.load_default(text.size * scale),
-            anchor="ls" if text.anchor == "start" else "rs",
-        )
+        place = (text.x * scale, text.y * scale)
+        anchor = "ls" if text.anchor == "start" else "rs"
+        font = _font(text.size * scale)
+        draw.text(place, text.text, fill=text.fill, font=font, anchor=anchor)
     return picture
+
+
+@lru_cache
+def _font(size: int) -> FreeTypeFont | ImageFont:
+    """Pillow's own font, which is the same everywhere."""
+    from PIL import ImageFont  # noqa: PLC0415 - an extra
+
+    return ImageFont.load_default(size)
 
 
 def save_png(scene: Scene, path: Path) -> None:
     """Write a PNG of few colours, as sharp as a screen of today."""
-    image(scene, PNG_SCALE).quantize(128, dither=0).save(path, format="PNG", optimize=True)
+    from PIL import Image  # noqa: PLC0415 - an extra
+
+    picture = image(scene, PNG_SCALE).quantize(palette=_palette([scene]), dither=Image.Dither.NONE)
+    picture.save(path, format="PNG", optimize=True)
+
+
+def _palette(scenes: Sequence[Scene]) -> Image.Image:
+    """All colours of the scenes, exactly, and what lies between letters and paper."""
+    from PIL import Image, ImageColor  # noqa: PLC0415 - an extra
+
+    paper = ImageColor.getrgb(LIGHT["paper"])
+    fills = {rect.fill for scene in scenes for rect in scene.rects} | {LIGHT["paper"]}
+    colours: list[tuple[int, ...]] = [ImageColor.getrgb(fill) for fill in sorted(fills)]
+    for fill in sorted({text.fill for scene in scenes for text in scene.texts}):
+        ink = ImageColor.getrgb(fill)
+        for part in range(SHADES + 1):
+            between = zip(ink, paper, strict=True)
+            colours.append(tuple(one + (other - one) * part // SHADES for one, other in between))
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([channel for colour in colours for channel in colour])
+    return palette
 
 
 def save_animation(picture: Picture, path: Path, *, as_png: bool = False) -> None:
     """Write the whole run as a GIF or animated PNG that starts anew after a pause."""
-    times = frame_times(picture)
-    frames = [image(picture.scene(time_ps)).quantize(64, dither=0) for time_ps in times]
-    frames = _equally_large(frames)
+    from PIL import Image  # noqa: PLC0415 - an extra
+
+    scenes = [picture.scene(time_ps) for time_ps in frame_times(picture)]
+    height = max(scene.height for scene in scenes)  # lines of text may break elsewhere
+    for scene in scenes:
+        scene.height = height
+    palette = _palette(scenes)
+    frames = [image(scene).quantize(palette=palette, dither=Image.Dither.NONE) for scene in scenes]
     durations = [FRAME_MS] * (len(frames) - 1) + [LAST_MS]
     frames[0].save(
         path,
@@ -108,14 +142,3 @@ def frame_times(picture: Picture) -> list[int]:
     first, last = min(times, default=0), max(times, default=0)
     count = min(FRAMES, max(map(len, picture.maps), default=0))
     return [first + (last - first) * number // max(count - 1, 1) for number in range(count)] or [0]
-
-
-def _equally_large(frames: Sequence[Image]) -> list[Image]:
-    """Frames on canvases of one size: lines of text may break elsewhere."""
-    height = max(frame.height for frame in frames)
-    grown = []
-    for frame in frames:
-        canvas = frame.convert("RGB").crop((0, 0, frame.width, height))
-        canvas.paste(LIGHT["paper"], (0, frame.height, frame.width, height))
-        grown.append(canvas.quantize(64, dither=0))
-    return grown

@@ -6,6 +6,7 @@ snapshot at every call they must add up to the recorder's integrals.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvsim.policies.allocators import ContiguousAllocator, PagedAllocator
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.block_map import BlockMap, BlockRecording, PoolFacts, RecordOptions
 from kvsim.sim.block_map.cells import Grid
@@ -99,15 +101,30 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 class Usages(ScheduleListener):
-    """What the allocator says after each call, padding of ended members included; last of a time."""
+    """What the allocator says after each call, and what ended members hold; the last of a time.
+
+    ``holders``: of each place that is owned, who owns it.
+    """
 
     def __init__(self) -> None:
         self.at: dict[int, tuple[Usage, int]] = {}
+        self.holders: dict[int, dict[int, list[int]]] = {}
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
         state = stepper.state
         usage = state.allocator.usage([*state.running, *state.ended])
         self.at[now_ps] = usage, sum(sequence.computed for sequence in state.ended)
+        self.holders[now_ps] = found = defaultdict[int, list[int]](list)
+        allocator, size = state.allocator, stepper.config.block_size
+        for sequence in state.running:
+            if isinstance(allocator, ContiguousAllocator):
+                first = allocator.address_of(sequence)
+                for place in range(first, first + allocator.num_held(sequence)):
+                    found[place].append(sequence.index)
+            elif isinstance(allocator, PagedAllocator):
+                for block in allocator.groups[0].tables[sequence.index]:
+                    for place in range(block.id * size, (block.id + 1) * size):
+                        found[place].append(sequence.index)
 
 
 def watched(
@@ -147,6 +164,23 @@ def test_cells_add_up_to_the_engines_accounts(
     assert found.time_ps.tolist() == sorted(usages.at)
     assert_instants_agree(found, usages)
     assert_integrals_agree(found, config, recorder)
+
+
+@pytest.mark.parametrize("name", ["contiguous pow2", "contiguous compacted", "paged", "hash"])
+@settings(max_examples=15)
+@given(trace=traces())
+def test_squares_lie_where_the_allocator_put_things(name: str, trace: Trace) -> None:
+    config = config_of(name, 4, 60, is_async=False)
+    found, usages, _ = watched(config, trace, RecordOptions(first_width_ps=1, most_snapshots=10**6))
+    for number, time_ps in enumerate(found.time_ps.tolist()):
+        holders: list[list[int]] = [[] for _ in range(found.grid.num_cells)]
+        for place, owners in usages.holders[time_ps].items():
+            holders[place // found.facts.cell_slots] += owners
+        for cell, owners in enumerate(holders):
+            owner, most = found.owner[number, cell], found.owners[number, cell]
+            assert (owner in owners) == bool(owners) == (owner >= 0)
+            if config.block_size > 1:
+                assert most == len(set(owners))
 
 
 def assert_instants_agree(found: BlockMap, usages: Usages) -> None:
