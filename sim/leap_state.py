@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from kvsim.policies.allocators.base import Usage
 from kvsim.policies.batching import IterationLevel, MixedRunningFirst, NoEvict
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.eviction import SEGMENT_SAFE, make_order
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.leaper import Leaper
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
     from kvsim.sim.segment_cache import Path
@@ -228,6 +230,55 @@ class LeapState:
         prefix = self._requests.trace.prefix
         self.caching = config.enable_prefix_caching
         self._watched = self.caching and prefix is not None and prefix.covers_output
+
+    def _told(self) -> Leaper:
+        """What listeners are given: the whole of which this is a layer."""
+        return cast("Leaper", self)
+
+    # ---- what listeners may ask for --------------------------------------------------------
+
+    @property
+    def cause(self) -> str:
+        """Why the queue's head waits since the last call."""
+        return self._cause
+
+    @property
+    def flight_end_ps(self) -> int:
+        """When the step ends whose results are still out; 0 where there is none."""
+        return 0 if self._flight is None else self._flight.end_ps
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that can be taken, cached ones included."""
+        return self._cache.num_free
+
+    @property
+    def num_running(self) -> int:
+        """Requests in the engine."""
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    def waiting_list(self) -> list[int]:
+        """Requests in the queue; O(waiting)."""
+        return list(self._waiting)
+
+    def usage_now(self) -> Usage:
+        """What memory holds after the last call, in slots."""
+        cache, block_size = self._cache, self._block_size
+        return Usage(
+            blank=cache.num_blank * block_size,
+            cached=cache.num_cached * block_size,
+            empty=self._num_empty,
+            duplicate=cache.num_duplicates * block_size,
+            padding=0,
+            shared=cache.num_shared * block_size,
+        )
+
+    # ---- time ------------------------------------------------------------------------------
 
     def _boundary_ps(self, steps: int) -> int:
         """When the call after ``steps`` calls of this leap is made."""

@@ -85,8 +85,12 @@ class Leaper(LeapCalls):
 
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
+        if self._listener is not None:
+            self._listener.arrived(self, index, now_ps)
         if (reason := self._requests.refusal(index)) is not None:
             self.recorder.refused(index, reason)
+            if self._listener is not None:
+                self._listener.withdrawn(self, index, now_ps, reason)
             return False
         waiting = self._waiting
         waiting.append(index)
@@ -111,6 +115,8 @@ class Leaper(LeapCalls):
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
+        if self._listener is not None:
+            self._listener.planned(self, now_ps)
         if called:
             return self._boundary_ps(self._leap_steps)
         return None if self._flight is None else self._flight.end_ps
@@ -149,8 +155,7 @@ class Leaper(LeapCalls):
             finished = [member.index for member in landed.ending]
             self._land(landed, now_ps)
         if self._listener is not None:
-            free, running = self._cache.num_free, len(self._running)
-            self._listener.landed(finished, free, running, list(self._waiting), last_call_ps)
+            self._listener.landed(self, finished, now_ps, last_call_ps)
         self.recorder.num_evicted_blocks = self._cache.num_evicted
         return finished
 
@@ -178,7 +183,7 @@ class Leaper(LeapCalls):
         if len(calls) > MAX_CALLS_KEPT + self._block_size:
             del calls[: -self._block_size - 8]  # a block younger than its last one is never asked
         if self._listener is not None:
-            self._listener.flown(self._unroll(steps))
+            self._listener.flown(self, steps)
         if self._num_tokens_counted:
             recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
         if steps == 1:
@@ -200,8 +205,8 @@ class Leaper(LeapCalls):
             landed.ending = self._pop_ending()
         return landed
 
-    def _unroll(self, steps: int) -> Calls:
-        """Tell the leap call by call, before the later ones take their blocks."""
+    def unroll(self, steps: int) -> Calls:
+        """Tell a listener the leap call by call, before the later ones take their blocks."""
         cache, v, lag = self._cache, self._v, self._lag
         start_ps, first_ps, slope_ps = self._leap_start_ps, self._first_ps, self._slope_ps
         times_ps, free, evicted = [], [], []

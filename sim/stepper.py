@@ -31,11 +31,13 @@ from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
 from kvsim.sim.next_use import NextUse
 from kvsim.sim.retention_account import RetentionAccount
+from kvsim.sim.schedule_listener import ABORT
 from kvsim.sim.sequence_groups import SequenceGroups
 from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators import PagedAllocator
+    from kvsim.policies.allocators.base import Usage
     from kvsim.policies.batching import ScheduledStep
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
@@ -137,8 +139,12 @@ class Stepper:
 
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
+        if self._listener is not None:
+            self._listener.arrived(self, index, now_ps)
         if (reason := self._requests.refusal(index)) is not None:
             self.recorder.refused(index, reason)
+            if self._listener is not None:
+                self._listener.withdrawn(self, index, now_ps, reason)
             return False
         sequence = self._requests.sequence(index)
         self.state.waiting.push(sequence)
@@ -248,6 +254,8 @@ class Stepper:
         self._groups.settle(now_ps)
         sequence.aborted = True
         self.recorder.aborted(index, now_ps)
+        if self._listener is not None:
+            self._listener.withdrawn(self, index, now_ps, ABORT)
 
     # ---- parts -----------------------------------------------------------------------------
 
@@ -354,6 +362,8 @@ class Stepper:
         """Count a sequence that has left the queue for good; a late token of it is dropped."""
         sequence.aborted = True
         self.recorder.refused(sequence.index, reason)
+        if self._listener is not None:
+            self._listener.withdrawn(self, sequence.index, now_ps, reason)
         self._refused.append(sequence.index)
         self.recorder.queue(now_ps, self._num_waiting)
 
@@ -459,14 +469,9 @@ class Stepper:
         self.recorder.never(sequence.last_block_ps, now_ps, slots)
 
     def _account(self, now_ps: int) -> None:
-        """Memory was constant since the last event; O(running).
-
-        KV of ended members is of use to nobody: it counts as padding.
-        """
+        """Memory was constant since the last event; O(running)."""
         state = self.state
-        owners = [*state.running, *state.ended]
-        blank, cached, empty, duplicate, padding, shared = state.allocator.usage(owners)
-        padding += sum(sequence.computed for sequence in state.ended)
+        blank, cached, empty, duplicate, padding, shared = self.usage_now()
         self.recorder.interval(
             self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
         )
@@ -480,6 +485,26 @@ class Stepper:
         self.recorder.num_host_full = state.mode.num_host_full
         self.recorder.peak_host_blocks = state.mode.host.peak_used
         self._since_ps = now_ps
+
+    def usage_now(self) -> Usage:
+        """What memory holds, in slots; O(running).
+
+        KV of ended members is of use to nobody: it counts as padding.
+        """
+        state = self.state
+        usage = state.allocator.usage([*state.running, *state.ended])
+        of_ended = sum(sequence.computed for sequence in state.ended)
+        return usage._replace(padding=usage.padding + of_ended) if of_ended else usage
+
+    @property
+    def num_running(self) -> int:
+        """Requests in the engine."""
+        return len(self.state.running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue, those on the host included."""
+        return self._num_waiting
 
     def _account_retention(self, ps: int, free: int, holes: int) -> None:
         """What was dropped and kept since the last event; O(running x blocks)."""
