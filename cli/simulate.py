@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.completion import FILES, HARDWARE, MODELS, PRESETS
+from kvsim.cli.perfetto_option import add_perfetto_options, perfetto_file
 from kvsim.cli.pool_options import add_pool_options, pool_values
 from kvsim.cli.trace_options import (
     add_loop_options,
@@ -20,7 +21,9 @@ from kvsim.cli.trace_options import (
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
+    from kvsim.sim.observer import Observer
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
@@ -97,6 +100,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         "--out", default=DEFAULT_OUT, metavar="DIR", help=f"run folder (default {DEFAULT_OUT})"
     )
     add_run_options(group)
+    add_perfetto_options(group)
 
 
 def add_run_options(group: argparse._ArgumentGroup) -> None:
@@ -120,15 +124,18 @@ def run(arguments: argparse.Namespace) -> int:
     scenario = scenario_of(arguments)
     check_trace_options(arguments)
     set_up(scenario)
+    perfetto = perfetto_file(arguments, folder)
     trace = read_with_options(arguments.trace, arguments)
     with run_folder_made(folder):
-        result = _simulated(trace, scenario, arguments)
+        observers = [] if perfetto is None else [perfetto.timeline]
+        result = _simulated(trace, scenario, arguments, observers)
         with ctrl_c_delayed():
             result.save(folder)
+            drawn = None if perfetto is None else perfetto.write(result)
             if arguments.json:
                 print(to_json(result.summary), end="")
             else:
-                _print_table(arguments, result)
+                _print_table(arguments, result, drawn)
     return 130 if result.engine.partial else 0
 
 
@@ -149,7 +156,12 @@ def check_trace_options(arguments: argparse.Namespace) -> None:
         parse_timeout(arguments.timeout)
 
 
-def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) -> Run:
+def _simulated(
+    trace: Trace,
+    scenario: Scenario,
+    arguments: argparse.Namespace,
+    observers: Sequence[Observer],
+) -> Run:
     """Simulate as the options say, with a progress bar."""
     from kvsim.cli.progress import Progress
     from kvsim.sim.run import simulate
@@ -168,6 +180,7 @@ def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) 
             num_users=arguments.users,
             timeout=arguments.timeout,
             on_progress=progress,
+            observers=observers,
         )
     source: dict[str, object] = {"path": arguments.trace, "options": reading_options(arguments)}
     return replace(result, source=source)
@@ -228,7 +241,7 @@ def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
     return lines
 
 
-def _print_table(arguments: argparse.Namespace, result: Run) -> None:
+def _print_table(arguments: argparse.Namespace, result: Run, drawn: str | None) -> None:
     from kvsim.cli.summary_table import summary_lines
     from kvsim.cli.table import wrapped
     from kvsim.sim.preset import verification
@@ -238,3 +251,5 @@ def _print_table(arguments: argparse.Namespace, result: Run) -> None:
         print("\n".join(wrapped(f"rules of {result.scenario.preset}", verified)))
     print("\n".join(summary_lines(result.summary, result.setup.pool_terms)))
     print("\n".join(["", *wrapped("run folder", str(arguments.out))]))
+    if drawn is not None:
+        print("\n".join(wrapped("timeline", drawn)))

@@ -205,6 +205,10 @@ class Leaper(LeapCalls):
             landed.ending = self._pop_ending()
         return landed
 
+    def first_step_ps(self) -> tuple[int, int]:
+        """Start and end of the first step of the leap being told, for a listener."""
+        return self._leap_start_ps, self._leap_start_ps + self._first_ps
+
     def unroll(self, steps: int) -> Calls:
         """Tell a listener the leap call by call, before the later ones take their blocks."""
         cache, v, lag = self._cache, self._v, self._lag

@@ -27,12 +27,13 @@ from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from fractions import Fraction
 
     import pandas as pd
 
     from kvsim.sim.driver import EngineRun
+    from kvsim.sim.observer import Observer
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -173,6 +174,7 @@ def simulate(
     timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     listener: ScheduleListener | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Run:
     """Replay a trace under a scenario.
 
@@ -206,6 +208,8 @@ def simulate(
         Called with (requests ended, requests in all).
     listener
         Sees every decision; makes the stepper run.
+    observers
+        See what requests go through, whichever engine runs.
 
     Raises
     ------
@@ -249,6 +253,7 @@ def simulate(
         audit=audit,
         on_progress=on_progress,
         listener=listener,
+        observers=observers,
         follow_ons=loop,
         num_users=num_users,
         link=setup.link,
