@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.colour import print_lines
 from kvsim.cli.completion import FILES, HARDWARE, MODELS, PRESETS
 from kvsim.cli.perfetto_option import add_perfetto_options, perfetto_file
 from kvsim.cli.pool_options import add_pool_options, pool_values
@@ -242,14 +243,18 @@ def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
 
 
 def _print_table(arguments: argparse.Namespace, result: Run, drawn: str | None) -> None:
+    from kvsim.cli.sparkline import over_time_lines
     from kvsim.cli.summary_table import summary_lines
     from kvsim.cli.table import wrapped
     from kvsim.sim.preset import verification
+    from kvsim.sim.run_tables import series_table
 
-    print("\n".join(named_lines(arguments, result.scenario)))
+    lines = named_lines(arguments, result.scenario)
     if (verified := verification(result.scenario)) is not None:
-        print("\n".join(wrapped(f"rules of {result.scenario.preset}", verified)))
-    print("\n".join(summary_lines(result.summary, result.setup.pool_terms)))
-    print("\n".join(["", *wrapped("run folder", str(arguments.out))]))
+        lines += wrapped(f"rules of {result.scenario.preset}", verified)
+    over_time = over_time_lines(series_table(result.engine.recorder, result.setup.pool))
+    lines += summary_lines(result.summary, result.setup.pool_terms, over_time)
+    lines += ["", *wrapped("run folder", str(arguments.out))]
     if drawn is not None:
-        print("\n".join(wrapped("timeline", drawn)))
+        lines += wrapped("timeline", drawn)
+    print_lines(lines)
