@@ -78,10 +78,11 @@ def painted(line: str) -> str:
         return state[1] + paint(state[2], STATE_COLOURS[state[2]]) + rest
     label = _LABEL.match(line)
     head = "" if label is None else label[1]
-    code = YELLOW if head in _WARNINGS else BOLD
     rest = line[len(head) :]
+    if head in _WARNINGS:
+        return paint(head, YELLOW) + rest
     if head == "verdict" or _VERDICT.match(rest.lstrip()):
         rest = _VERDICT.sub(lambda word: paint(word[0], _VERDICTS[word[0]]), rest)
-    elif head not in _WARNINGS:
+    else:
         rest = _BEST.sub(lambda best: paint(best[0], f"{BOLD};{GREEN}"), rest)
-    return paint(head, code) + rest
+    return paint(head, BOLD) + rest

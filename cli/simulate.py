@@ -19,6 +19,7 @@ from kvsim.cli.trace_options import (
     read_with_options,
     reading_options,
 )
+from kvsim.cli.watch_option import add_watch_options, check_watch, watching
 
 if TYPE_CHECKING:
     import argparse
@@ -102,6 +103,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     )
     add_run_options(group)
     add_perfetto_options(group)
+    add_watch_options(group)
 
 
 def add_run_options(group: argparse._ArgumentGroup) -> None:
@@ -125,11 +127,14 @@ def run(arguments: argparse.Namespace) -> int:
     scenario = scenario_of(arguments)
     check_trace_options(arguments)
     set_up(scenario)
+    check_watch(arguments)
     perfetto = perfetto_file(arguments, folder)
     trace = read_with_options(arguments.trace, arguments)
     with run_folder_made(folder):
-        observers = [] if perfetto is None else [perfetto.timeline]
-        result = _simulated(trace, scenario, arguments, observers)
+        observers: list[Observer] = [] if perfetto is None else [perfetto.timeline]
+        with watching(arguments, scenario) as watch:
+            observers += watch
+            result = _simulated(trace, scenario, arguments, observers)
         with ctrl_c_delayed():
             result.save(folder)
             drawn = None if perfetto is None else perfetto.write(result)
@@ -167,7 +172,7 @@ def _simulated(
     from kvsim.cli.progress import Progress
     from kvsim.sim.run import simulate
 
-    with Progress("requests") as progress:
+    with Progress("requests", wanted=not arguments.watch) as progress:
         result = simulate(
             trace,
             scenario,

@@ -253,7 +253,7 @@ def run(
     for observer in observers:
         observer.begins(trace if samples is None else samples.trace, recorder)
     with told_of_strangers(config):
-        partial = _run_until_stopped(driver)
+        partial = _run_until_stopped(driver, observers)
     for observer in observers:
         observer.ends(recorder.end_ps)
     if samples is not None:
@@ -261,7 +261,7 @@ def run(
     return EngineRun(recorder, engine.name, reason, partial, engine.num_audited)
 
 
-def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
+def _run_until_stopped(driver: Driver | SessionDriver, observers: Sequence[Observer]) -> bool:
     """Run to the end; True where Ctrl-C stopped it before that, a second one stops it at once."""
     previous = None
     stopped = False
@@ -272,6 +272,8 @@ def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
             raise KeyboardInterrupt
         stopped = True
         driver.stop()
+        for observer in observers:
+            observer.stops()
 
     if threading.current_thread() is threading.main_thread():
         previous = signal.signal(signal.SIGINT, on_sigint)

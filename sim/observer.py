@@ -90,6 +90,9 @@ class Observer:
     def finished(self, index: int, now_ps: int, output_tokens: int) -> None:
         """See a request end with its last token."""
 
+    def stops(self) -> None:
+        """See that the user asks for the end: it comes at the next boundary."""
+
     def ends(self, now_ps: int) -> None:
         """See the run end, maybe stopped before that."""
 

@@ -52,9 +52,9 @@ def held(value: Any, path: str = "") -> set[str]:
     """Paths of all leaves of a document."""
     if path in WHOLE:
         return {path}
+    if path in NAMED_BY_THE_RUN:
+        return {f"{path}.*"} if value else set()
     if isinstance(value, dict) and value:
-        if path in NAMED_BY_THE_RUN:
-            return {f"{path}.*"}
         return set().union(*(held(one, f"{path}.{key}".lstrip(".")) for key, one in value.items()))
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return set().union(*(held(one, f"{path}[]") for one in value))
@@ -91,6 +91,7 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
             ),
             scenario("vllm-0.32", **kept, **budget, retention__compaction="eager"),
             scenario("vllm-0.32", **kept, **budget, retention__scores=str(scores)),
+            scenario("vllm-0.32", **{**kept, "retention__kind": "sinks-recent"}, **budget),
         )
     ]
 
@@ -113,7 +114,8 @@ def test_all_keys_of_comparisons() -> None:
         "future": scenario("vllm-0.32", eviction__policy="furthest-next-use"),
         "lru": scenario("vllm-0.32"),
     }
-    refused = replace(TRACE, prompt_tokens=TRACE.prompt_tokens + 9000)  # no time passes
+    at_once = {"arrival_ns": TRACE.arrival_ns * 0, "prompt_tokens": TRACE.prompt_tokens + 9000}
+    refused = replace(TRACE, **at_once)  # no time passes
     found = [compare(trace, rows, jobs=1).to_json() for trace in (TRACE, refused)]
     assert_documented([json.loads(to_json(one)) for one in found], "kvsim.comparison/1")
 
