@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kvsim.cli.table import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    Columns = Mapping[str, NDArray[np.float64]]
+    Columns = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 ASCII: Final = "_.:-=+*#"
@@ -32,8 +33,8 @@ def over_time_lines(series: Columns) -> list[str]:
     end_s = sum(weights)
     if not end_s:
         return []
-    used = sum(series[f"{state}_bytes"] for state in ("token", "reserved", "internal"))
-    pool = used + sum(series[f"{state}_bytes"] for state in ("external", "cached", "free"))
+    used = sum_of(series, "token", "reserved", "internal")
+    pool = used + sum_of(series, "external", "cached", "free")
     rows = [("  KV in use", (100 * used / pool).tolist(), " %")]
     rows += [(f"  {name}", series[name].tolist(), "") for name in ("running", "waiting")]
     levels = BLOCKS if can_print(BLOCKS) else ASCII
@@ -46,6 +47,14 @@ def over_time_lines(series: Columns) -> list[str]:
         sketch = sparkline(means, peak, levels)
         lines.append(f"{label:<{_LABEL}}{sketch}  up to {number(float(peak), 3)}{unit}")
     return lines
+
+
+def sum_of(series: Columns, *states: str) -> NDArray[np.float64]:
+    """Bytes in some states, by window."""
+    total = np.zeros(len(series["seconds"]))
+    for state in states:
+        total += series[f"{state}_bytes"]
+    return total
 
 
 def sparkline(values: Sequence[float], top: float, levels: str = BLOCKS) -> str:

@@ -110,7 +110,7 @@ def panel_lines(
         ("requests", f"{now.ended:,} of {now.requests:,} ended, {now.running:,} running, "
          f"{now.waiting:,} waiting{waits}"),
         ("tokens", f"{rate} output/s; {hits} of prompt tokens hit"),
-        ("gave way", f"{now.preemptions:,} preempted, {now.evicted_blocks:,} cached blocks evicted"),
+        ("gave way", f"{now.preemptions:,} preempted, {now.evicted_blocks:,} blocks evicted"),
     ]  # fmt: skip
     painted, glyphs = (
         wants_colour(sys.stdout),

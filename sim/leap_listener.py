@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Served(NamedTuple):
     """A request's part in a call; ``samples``: the step brings it a token."""
 
-    index: int
+    request: int
     num_tokens: int
     past: int
     samples: bool

@@ -66,7 +66,7 @@ class LeapLog(ScheduleLog, LeapListener):
             record: dict[str, Any] = {
                 "sched": [
                     [
-                        self._trace.request_id(one.index),
+                        self._trace.request_id(one.request),
                         one.num_tokens,
                         one.past + j,
                         "D" if one.decodes else "P",

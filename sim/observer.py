@@ -192,8 +192,9 @@ class LeaperEvents(LeapListener):
         if self._items:
             start_ps, end_ps = leaper.first_step_ps()
             for observer in self._observers:
-                for index, *part in self._items:
-                    observer.served(index, Chunk(start_ps, end_ps, *part))
+                for index, tokens, past, samples, decodes in self._items:
+                    chunk = Chunk(start_ps, end_ps, tokens, past, samples, decodes)
+                    observer.served(index, chunk)
             self._items = []
 
     def planned(self, leaper: Leaper, now_ps: int) -> None:

@@ -114,8 +114,8 @@ def test_all_keys_of_comparisons() -> None:
         "future": scenario("vllm-0.32", eviction__policy="furthest-next-use"),
         "lru": scenario("vllm-0.32"),
     }
-    at_once = {"arrival_ns": TRACE.arrival_ns * 0, "prompt_tokens": TRACE.prompt_tokens + 9000}
-    refused = replace(TRACE, **at_once)  # no time passes
+    too_long = TRACE.prompt_tokens + 9000  # all are refused, and no time passes
+    refused = replace(TRACE, arrival_ns=TRACE.arrival_ns * 0, prompt_tokens=too_long)
     found = [compare(trace, rows, jobs=1).to_json() for trace in (TRACE, refused)]
     assert_documented([json.loads(to_json(one)) for one in found], "kvsim.comparison/1")
 

@@ -49,7 +49,9 @@ def scenario(preset: str) -> Scenario:
     return found.with_values({**size, **budget, "engine.max_model_len": 6000})
 
 
-def observed(trace: Trace = TRACE, preset: str = "vllm-0.32", *, most: int = 2000) -> Any:
+def observed(
+    trace: Trace = TRACE, preset: str = "vllm-0.32", *, most: int = 2000
+) -> tuple[Run, Timeline]:
     timeline = Timeline(most)
     return simulate(trace, scenario(preset), observers=[timeline]), timeline
 
@@ -94,7 +96,7 @@ def check_rules(document: Any) -> None:
                 type(value) in {int, float} and value >= 0 for value in event["args"].values()
             )
             continue
-        track = event["pid"], event["tid"]
+        track: tuple[int, int] = event["pid"], event["tid"]
         assert track in named, "events follow the name of their thread"
         if phase == "X":  # neighbours may touch; none reaches into another
             assert start >= edges[track], event
@@ -124,7 +126,7 @@ def test_the_checker_can_fail(tmp_path: Path) -> None:
 def test_slices_of_a_request_add_up_to_its_latency(tmp_path: Path) -> None:
     run, timeline = observed()
     document = written(run, timeline, tmp_path / "t.json")
-    took = defaultdict(int)
+    took: dict[int, int] = defaultdict(int)
     kinds = set()
     for event in document["traceEvents"]:
         if event["ph"] == "X":
