@@ -32,7 +32,7 @@ STATE_COLOURS: Final = {
 
 _VERDICTS: Final = {"stable": GREEN, "overloaded": RED, "too short": YELLOW}
 _WARNINGS: Final = ("PARTIAL", "note")
-_LABEL: Final = re.compile(r"^(\S+(?: \S+)*?)(?=\s{2,}|:| \(|$)")
+_LABEL: Final = re.compile(r"^([^\s:]+(?: [^\s:]+)*?)(?=\s{2,}|:| \(|$)")
 _STATE: Final = re.compile(rf"^( {{0,2}})({'|'.join(STATE_COLOURS)})(?=\s{{2,}})")
 _BEST: Final = re.compile(r"\S+(?: [a-z%]+)?\*(?=\s|$)")
 _SKETCH: Final = re.compile("[\u2581-\u2588]{2,}")

@@ -6,6 +6,7 @@ through it, and what is known of its start stays until its end.
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.cli.watch_panel import Snapshot, panel_lines
+from kvsim.cli.watch_panel import Clock, Snapshot, panel_lines
 from kvsim.sim.observer import Observer
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Watch(Observer):
         self._trace, self._recorder = trace, recorder
         span_s = max(recorder.arrival_ps or [0]) / _PS_PER_S
         if self._speed is None:
-            self._speed = max(span_s / _WATCHED_S, 0.0) or float("inf")
+            self._speed = max(span_s / _WATCHED_S, 0.0) or math.inf
         self._span_s = span_s
         self._start_s = time.monotonic()
 
@@ -85,13 +86,13 @@ class Watch(Observer):
 
     def stops(self) -> None:
         """Wait no more."""
-        self._speed = float("inf")
+        self._speed = math.inf
 
     # ---- parts -----------------------------------------------------------------------------
 
     def _wait_for(self, now_ps: int) -> None:
         """Let the clock on the screen run up to ``now_ps``."""
-        while (speed := self._speed) is not None and speed < float("inf"):
+        while (speed := self._speed) is not None and speed < math.inf:
             shown_s = (time.monotonic() - self._start_s) * speed
             left_s = (now_ps / _PS_PER_S - shown_s) / speed
             if left_s <= 0:
@@ -128,11 +129,11 @@ class Watch(Observer):
             return
         self._drawn_s = time.monotonic()
         size = shutil.get_terminal_size()
-        head = f"{self._trace.name}: {self._about}"
+        about = f"{self._trace.name}: {self._about}"
         lines = panel_lines(
             self._snapshot,
-            (head, clock_s, self._span_s, self._speed or float("inf")),
-            self._history,
+            Clock(about, clock_s, self._span_s, self._speed or math.inf),
+            list(self._history),
             width=min(size.columns - 1, 79),
         )[: max(size.lines - 1, 1)]
         up = _UP.format(self._drawn) if self._drawn else ""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.cli.colour import STATE_COLOURS, paint, wants_colour
+from kvsim.cli.colour import BOLD, STATE_COLOURS, paint, painted, wants_colour
 from kvsim.cli.sparkline import ASCII, BLOCKS, can_print, sparkline
 from kvsim.cli.table import number, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from kvsim.sim.memory_shares import PoolShape
     from kvsim.sim.observer import EngineView
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
 GLYPHS: Final = dict(zip(STATE_COLOURS, "█▓▒▚░·", strict=True))
 ASCII_GLYPHS: Final = dict(zip(STATE_COLOURS, "#=-x+.", strict=True))
 _LABEL: Final = 12
+_CELL: Final = 21
 _GIB: Final = 2**30
+
+
+class Clock(NamedTuple):
+    """What runs, how far it is, when the last request arrives, simulated seconds a second."""
+
+    about: str
+    now_s: float
+    span_s: float
+    speed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,52 +96,42 @@ class Snapshot:
         )
 
 
-def panel_lines(
-    now: Snapshot,
-    about: tuple[str, float, float, float],
-    history: Iterable[float],
-    *,
-    width: int,
-) -> list[str]:
-    """Lines of at most ``width`` columns; always as many.
+def panel_lines(now: Snapshot, clock: Clock, history: Sequence[float], *, width: int) -> list[str]:
+    """Lines of at most ``width`` columns; always as many."""
+    is_painted = wants_colour(sys.stdout)
+    glyphs = GLYPHS if can_print("".join(GLYPHS.values())) else ASCII_GLYPHS
+    sketch = sparkline(history, 1.0, BLOCKS if can_print(BLOCKS) else ASCII)
+    rows = [*_facts(now, clock), ("KV in use", sketch[-(width - _LABEL) :])]
+    lines = [f"{label:<{_LABEL}}{text}"[:width] for label, text in rows]
+    if is_painted:
+        lines = [painted(line) for line in lines]
+    bar = state_bar(now.states, width - _LABEL, glyphs, is_painted=is_painted)
+    title = paint("KV pool", BOLD) if is_painted else "KV pool"
+    pool = f"{title}{' ' * (_LABEL - len('KV pool'))}{bar}"
+    legend = _legend(now.states, width, glyphs, is_painted=is_painted)
+    return [clock.about[:width], *lines[:-1], pool, *legend, lines[-1]]
 
-    ``about``: what runs, the clock and the span of the arrivals in seconds, and the speed.
-    """
-    head, clock_s, span_s, speed = about
-    pace = (
-        "as fast as it goes"
-        if speed == float("inf")
-        else f"{number(float(speed), 3)} times real time"
-    )
+
+def _facts(now: Snapshot, clock: Clock) -> list[tuple[str, str]]:
+    """Labelled sentences."""
+    pace = f"{number(clock.speed, 3)} times real time"
+    if clock.speed == math.inf:
+        pace = "as fast as it goes"
     waits = f" (for {now.cause})" if now.waiting else ""
     rate = "-" if now.tokens_per_s is None else f"{now.tokens_per_s:,.0f}"
     hits = "-" if now.hit_percent is None else f"{now.hit_percent:.1f} %"
-    rows = [
-        ("clock", f"{clock_s:,.1f} s ({pace}); arrivals until {seconds(span_s)}; Ctrl-C ends"),
-        ("requests", f"{now.ended:,} of {now.requests:,} ended, {now.running:,} running, "
-         f"{now.waiting:,} waiting{waits}"),
+    until = f"arrivals until {seconds(clock.span_s)}"
+    ended = f"{now.ended:,} of {now.requests:,} ended"
+    return [
+        ("clock", f"{clock.now_s:,.1f} s ({pace}); {until}; Ctrl-C ends"),
+        ("requests", f"{ended}, {now.running:,} running, {now.waiting:,} waiting{waits}"),
         ("tokens", f"{rate} output/s; {hits} of prompt tokens hit"),
         ("gave way", f"{now.preemptions:,} preempted, {now.evicted_blocks:,} blocks evicted"),
-    ]  # fmt: skip
-    painted, glyphs = (
-        wants_colour(sys.stdout),
-        GLYPHS if can_print("".join(GLYPHS.values())) else ASCII_GLYPHS,
-    )
-    levels = BLOCKS if can_print(BLOCKS) else ASCII
-    bar = state_bar(now.states, width - _LABEL, glyphs, painted=painted)
-    values = list(history)[-(width - _LABEL) :]
-    sketch = sparkline(values, 1.0, levels)
-    return [
-        head[:width],
-        *(f"{label:<{_LABEL}}{text}"[:width] for label, text in rows),
-        f"{'KV pool':<{_LABEL}}{bar}",
-        *_legend(now, glyphs, width, painted=painted),
-        f"{'KV in use':<{_LABEL}}{sketch}"[:width],
     ]
 
 
 def state_bar(
-    states: Mapping[str, float], width: int, glyphs: Mapping[str, str], *, painted: bool
+    states: Mapping[str, float], width: int, glyphs: Mapping[str, str], *, is_painted: bool
 ) -> str:
     """The pool as ``width`` characters; edges are rounded, so the bar is always full."""
     edges, total = [0], 0.0
@@ -141,19 +142,21 @@ def state_bar(
     parts = []
     for place, name in enumerate(states):
         text = glyphs[name] * (edges[place + 1] - edges[place])
-        parts.append(paint(text, STATE_COLOURS[name]) if painted else text)
+        parts.append(paint(text, STATE_COLOURS[name]) if is_painted else text)
     return "".join(parts)
 
 
-def _legend(now: Snapshot, glyphs: Mapping[str, str], width: int, *, painted: bool) -> list[str]:
-    """Two lines that name the states, with their shares."""
-    names = list(now.states)
+def _legend(
+    states: Mapping[str, float], width: int, glyphs: Mapping[str, str], *, is_painted: bool
+) -> list[str]:
+    """Two lines that name the states, with their shares; as many as fit."""
+    fitting = max((width - _LABEL) // _CELL, 0)
     lines = []
-    for chosen in (names[:3], names[3:]):
-        cells = [f"{glyphs[name]} {name:<8} {100 * now.states[name]:5.1f} %" for name in chosen]
-        line = f"{'':<{_LABEL}}{'   '.join(cells)}"[:width]
-        if painted:
-            for name in chosen:
-                line = line.replace(name, paint(name, STATE_COLOURS[name]))
-        lines.append(line)
+    for chosen in (list(states)[:3], list(states)[3:]):
+        cells = []
+        for name in chosen[:fitting]:
+            head = f"{glyphs[name]} {name:<8}"
+            head = paint(head, STATE_COLOURS[name]) if is_painted else head
+            cells.append(f"{head} {100 * states[name]:5.1f} %   ")
+        lines.append((" " * _LABEL + "".join(cells)).rstrip())
     return lines

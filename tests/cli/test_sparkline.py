@@ -61,7 +61,7 @@ def test_the_bar_is_always_full() -> None:
     for _ in range(50):
         shares = rng.dirichlet(np.full(6, 0.3))
         states = dict(zip(STATES, shares.tolist(), strict=True))
-        bar = state_bar(states, 67, ASCII_GLYPHS, painted=False)
+        bar = state_bar(states, 67, ASCII_GLYPHS, is_painted=False)
         assert len(bar) == 67
         for name, share in states.items():
             assert abs(bar.count(ASCII_GLYPHS[name]) - 67 * share) < 2
@@ -72,6 +72,7 @@ def test_the_bar_is_always_full() -> None:
     [
         ("verdict      stable: all", "\x1b[1mverdict\x1b[0m      \x1b[32mstable\x1b[0m: all"),
         ("TTFT p50     1 ms    2 ms*", "\x1b[1mTTFT p50\x1b[0m     1 ms    \x1b[1;32m2 ms*\x1b[0m"),
+        ("defaults: preset vllm-0.32", "\x1b[1mdefaults\x1b[0m: preset vllm-0.32"),
         ("note         stable", "\x1b[33mnote\x1b[0m         stable"),
         ("  token   1 %", "  \x1b[38;5;32mtoken\x1b[0m   1 %"),
         ("             more text", "             more text"),
