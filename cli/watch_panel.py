@@ -25,7 +25,7 @@ _GIB: Final = 2**30
 
 
 class Clock(NamedTuple):
-    """What runs, how far it is, when the last request arrives, simulated seconds a second."""
+    """What runs, how far it is, how long the trace is, simulated seconds a second."""
 
     about: str
     now_s: float
@@ -120,10 +120,10 @@ def _facts(now: Snapshot, clock: Clock) -> list[tuple[str, str]]:
     waits = f" (for {now.cause})" if now.waiting else ""
     rate = "-" if now.tokens_per_s is None else f"{now.tokens_per_s:,.0f}"
     hits = "-" if now.hit_percent is None else f"{now.hit_percent:.1f} %"
-    until = f"arrivals until {seconds(clock.span_s)}"
+    spans = f"the trace spans {seconds(clock.span_s)}"
     ended = f"{now.ended:,} of {now.requests:,} ended"
     return [
-        ("clock", f"{clock.now_s:,.1f} s ({pace}); {until}; Ctrl-C ends"),
+        ("clock", f"{clock.now_s:,.1f} s ({pace}); {spans}; Ctrl-C ends"),
         ("requests", f"{ended}, {now.running:,} running, {now.waiting:,} waiting{waits}"),
         ("tokens", f"{rate} output/s; {hits} of prompt tokens hit"),
         ("gave way", f"{now.preemptions:,} preempted, {now.evicted_blocks:,} blocks evicted"),
