@@ -19,7 +19,8 @@ from simpy.events import NORMAL, URGENT, Event, EventPriority
 
 from kvsim.sim.engine_choice import can_leap, leaper_of
 from kvsim.sim.observer import LeaperEvents, StepperEvents
-from kvsim.sim.recorder import MAX_FLIPS, Recorder
+from kvsim.sim.queue_clock import MAX_FLIPS
+from kvsim.sim.recorder import NEVER_PS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.samples import Samples
 from kvsim.sim.schedule_listener import Listeners
@@ -106,6 +107,10 @@ class Driver:
     def stop(self) -> None:
         """End the run at the next boundary."""
         self._stop = True
+
+    def clock_ended(self) -> bool:
+        """Whether the time is one that the recorder's columns cannot hold."""
+        return int(self._env.now) >= NEVER_PS
 
     def _boundary(self, _event: Event) -> None:
         """A step (or leap) ends: its results are applied, then the next one is planned."""
@@ -252,8 +257,7 @@ def run(
         driver = SessionDriver(engine, requests, recorder, follow_ons, num_users, on_boundary)
     for observer in observers:
         observer.begins(trace if samples is None else samples.trace, recorder)
-    with told_of_strangers(config):
-        partial = _run_until_stopped(driver, observers)
+    partial = _run_until_stopped(driver, config, observers)
     for observer in observers:
         observer.ends(recorder.end_ps)
     if samples is not None:
@@ -261,7 +265,9 @@ def run(
     return EngineRun(recorder, engine.name, reason, partial, engine.num_audited)
 
 
-def _run_until_stopped(driver: Driver | SessionDriver, observers: Sequence[Observer]) -> bool:
+def _run_until_stopped(
+    driver: Driver | SessionDriver, config: SchedulerConfig, observers: Sequence[Observer]
+) -> bool:
     """Run to the end; True where Ctrl-C stopped it before that, a second one stops it at once."""
     previous = None
     stopped = False
@@ -278,7 +284,8 @@ def _run_until_stopped(driver: Driver | SessionDriver, observers: Sequence[Obser
     if threading.current_thread() is threading.main_thread():
         previous = signal.signal(signal.SIGINT, on_sigint)
     try:
-        driver.run()
+        with told_of_strangers(config, driver.clock_ended):
+            driver.run()
     except OverflowError:
         raise ValueError(
             "the simulated time passes 106 days, the most that can be told: the load, a delay or a "

@@ -5,7 +5,7 @@
                     chunks                       or swapped
 
 ``queued``, ``preempted`` and ``swapped`` know how long the queue's head waited for what meanwhile
-(``recorder.CAUSES``); ``prefill`` is one slice a chunk; ``decode`` one slice between preemptions,
+(``queue_clock.CAUSES``); ``prefill`` is one slice a chunk; ``decode`` one slice between preemptions,
 steps that it shares with others' prefill included; ``between chunks`` the time in the engine in
 which neither happens. A run of any length leaves at most about ``MAX_SLICES`` slices: where there
 are more requests than are drawn, these are evenly spread over the trace, and where one request has
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.sim.observer import Observer
-from kvsim.sim.recorder import CAUSES
+from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.schedule_listener import ABORT
 
 if TYPE_CHECKING:
