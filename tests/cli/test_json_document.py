@@ -78,7 +78,9 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         "retention__budget": 256,
         "engine__enable_prefix_caching": False,
     }
-    return [
+    users = replace(TRACE, user=["heavy", "light", "light", "other"] * 10)
+    named = simulate(users, scenario("vllm-0.32", queue__policy="fair")).summary
+    return [json.loads(to_json(named))] + [
         json.loads(to_json(simulate(TRACE, one).summary))
         for one in (
             scenario("vllm-0.32", **few, **budget, **slo, engine__max_model_len=3000),
