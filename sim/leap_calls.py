@@ -66,15 +66,6 @@ class LeapCalls(LeapMembers):
         self._num_empty += demand * block_size - self._batch
         return preempted, num_dropped
 
-    def decoding(self) -> list[Served]:
-        """Who decodes in the call being made, for a listener; O(running)."""
-        v = self._v
-        return [
-            Served(member.index, 1, v - 1 - member.x, samples=True, decodes=True)
-            for member in self._running.values()
-            if member.decoding
-        ]
-
     def _tell_call(self, items: list[tuple[Member, int]]) -> None:
         prompts = self._requests.prompt_tokens
         served = []

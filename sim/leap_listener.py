@@ -1,7 +1,7 @@
 """What a leaper tells whoever listens: who arrives, enters, leaves and is served by name.
 
-A leaper touches few members in an event, so what takes O(running) is not told but asked for:
-:meth:`~kvsim.sim.leap_calls.LeapCalls.decoding` and :meth:`~kvsim.sim.leaper.Leaper.unroll`.
+A leaper touches few members in an event, so what takes O(running) is not told but asked for
+(:mod:`kvsim.sim.leap_view`).
 """
 
 from __future__ import annotations

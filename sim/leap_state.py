@@ -1,8 +1,8 @@
 """State of a leaper: sums over its decoding members, the leap being flown, memory over time.
 
-The leaper is one class in four layers, each in its file: this state, its members
-(``leap_members.py``), a scheduling call (``leap_calls.py``), the four verbs (``leaper.py``, where
-the idea and the invariants are explained).
+The leaper is one class in five layers, each in its file: this state, its members
+(``leap_members.py``), a scheduling call (``leap_calls.py``), what listeners may ask
+(``leap_view.py``), the four verbs (``leaper.py``, where the idea and the invariants are explained).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
-from kvsim.policies.allocators.base import Usage
 from kvsim.policies.batching import IterationLevel, MixedRunningFirst, NoEvict
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.eviction import SEGMENT_SAFE, make_order
@@ -239,51 +238,6 @@ class LeapState:
     def _told(self) -> Leaper:
         """What listeners are given: the whole of which this is a layer."""
         return cast("Leaper", self)
-
-    # ---- what listeners may ask for --------------------------------------------------------
-
-    @property
-    def cause(self) -> str:
-        """Why the queue's head waits since the last call."""
-        return self._cause
-
-    @property
-    def flight_end_ps(self) -> int:
-        """When the step ends whose results are still out; 0 where there is none."""
-        return 0 if self._flight is None else self._flight.end_ps
-
-    @property
-    def num_free(self) -> int:
-        """Blocks that can be taken, cached ones included."""
-        return self._cache.num_free
-
-    @property
-    def num_running(self) -> int:
-        """Requests in the engine."""
-        return len(self._running)
-
-    @property
-    def num_waiting(self) -> int:
-        """Requests in the queue."""
-        return len(self._waiting)
-
-    def waiting_list(self) -> list[int]:
-        """Requests in the queue; O(waiting)."""
-        return list(self._waiting)
-
-    def usage_now(self) -> Usage:
-        """What memory holds after the last call, in slots."""
-        cache, block_size = self._cache, self._block_size
-        return Usage(
-            blank=cache.num_blank * block_size,
-            cached=cache.num_cached * block_size,
-            empty=self._num_empty,
-            duplicate=cache.num_duplicates * block_size,
-            padding=0,
-            shared=cache.num_shared * block_size,
-        )
-
-    # ---- time ------------------------------------------------------------------------------
 
     def _boundary_ps(self, steps: int) -> int:
         """When the call after ``steps`` calls of this leap is made."""

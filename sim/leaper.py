@@ -27,10 +27,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.leap import steps_ps, steps_to_reach
-from kvsim.sim.leap_calls import LeapCalls
-from kvsim.sim.leap_listener import Calls
+from kvsim.sim.leap import steps_to_reach
 from kvsim.sim.leap_state import TOKEN_BUDGETS, Flight
+from kvsim.sim.leap_view import LeapView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +76,7 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
     return True, "FCFS, one full-attention group, at most one partial prefill"
 
 
-class Leaper(LeapCalls):
+class Leaper(LeapView):
     """One engine replica; ``add``, ``plan``, ``cut``, ``apply`` as the stepper has them."""
 
     __slots__ = ()
@@ -210,39 +209,3 @@ class Leaper(LeapCalls):
             landed = Flight(end_ps)
             landed.ending = self._pop_ending()
         return landed
-
-    def first_step_ps(self) -> tuple[int, int]:
-        """Start and end of the first step of the leap being told, for a listener."""
-        return self._leap_start_ps, self._leap_start_ps + self._first_ps
-
-    def _spread_parts(self, steps: int) -> None:
-        """What the leap's steps go into, in several windows."""
-        self.recorder.spread_steps(
-            self._leap_start_ps,
-            steps,
-            (self._first_ps, self._slope_ps),
-            self._weights_ps,
-            self._prefill_ps,
-            self._overhead_ps,
-            self._overhead_slope_ps,
-        )
-
-    def unroll(self, steps: int) -> Calls:
-        """Tell a listener the leap call by call, before the later ones take their blocks."""
-        cache, v, lag = self._cache, self._v, self._lag
-        start_ps, first_ps, slope_ps = self._leap_start_ps, self._first_ps, self._slope_ps
-        times_ps, free, evicted = [], [], []
-        already = cache.num_evicted - self._num_evicted_told
-        taken = 0
-        for j in range(steps):
-            if j:
-                demand = self._demand_of(v + j)
-                already = max(taken + demand - cache.num_blank, 0) - max(taken - cache.num_blank, 0)
-                taken += demand
-            call_ps = start_ps + steps_ps(first_ps, slope_ps, j - lag) if j else self._leap_call_ps
-            bounds = [start_ps + steps_ps(first_ps, slope_ps, j + n) for n in (0, 1)]
-            times_ps.append((call_ps, bounds[0], bounds[1]))
-            free.append(cache.num_free - taken)
-            evicted.append(already)
-        self._num_evicted_told = cache.num_evicted + max(taken - cache.num_blank, 0)
-        return Calls(times_ps, free, evicted, len(self._running), list(self._waiting))

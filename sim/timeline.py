@@ -7,9 +7,9 @@
 ``queued``, ``preempted`` and ``swapped`` know how long the queue's head waited for what meanwhile
 (``queue_clock.CAUSES``); ``prefill`` is one slice a chunk; ``decode`` one slice between
 preemptions, steps that it shares with others' prefill included; ``between chunks`` the time in the
-engine in which neither happens. A run of any length leaves at most about ``MAX_SLICES`` slices: where there
-are more requests than are drawn, these are evenly spread over the trace, and where one request has
-more slices than its part of them, what follows is one slice ``not drawn``.
+engine in which neither happens. A run of any length leaves at most about ``MAX_SLICES`` slices:
+where there are more requests than are drawn, these are evenly spread over the trace, and where one
+request has more slices than its part of them, what follows is one slice ``not drawn``.
 """
 
 from __future__ import annotations

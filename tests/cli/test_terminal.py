@@ -40,7 +40,7 @@ def started(
 ) -> tuple[subprocess.Popen[bytes], int]:
     """A command whose standard output is a terminal of 80 by 24; and our end of that."""
     ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80)) if hasattr(termios, "tcsetwinsize") else None
+    termios.tcsetwinsize(theirs, (24, 80))
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "kvsim.cli", *arguments],
         stdin=subprocess.DEVNULL,
