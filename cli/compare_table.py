@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kvsim.cli.sparkline import compared_lines
 from kvsim.cli.table import WIDTH, number, seconds, wrapped
 from kvsim.sim.comparison_reference import differences_to_lru, is_reference
 from kvsim.sim.memory_shares import STATES
@@ -76,7 +77,7 @@ def comparison_lines(comparison: Comparison) -> list[str]:
             shown = "".join(f"{cells[i][0] + ' *'[cells[i][1]]:>{width}}" for i in chosen)
             label = f"  {line.label}" if section else line.label
             text.append(f"{label:<{_LABEL}}{shown}".rstrip())
-    text += [""]
+    text += ["", *sketch_lines(rows), ""]
     for row in rows:
         text += wrapped(_short(row.name), row.verdict["text"])
     for difference in differences_to_lru(rows):
@@ -84,6 +85,13 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     for note in notes_of(comparison):
         text += wrapped("note", note)
     return text
+
+
+def sketch_lines(rows: Sequence[Row]) -> list[str]:
+    """KV memory in use over time, a line a row."""
+    return compared_lines(
+        [(_short(row.name), row.kv_in_use["seconds"], row.kv_in_use["shares"]) for row in rows]
+    )
 
 
 def head_lines(comparison: Comparison) -> list[str]:

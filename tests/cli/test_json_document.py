@@ -19,7 +19,7 @@ from kvsim.sim.scenario import Scenario
 from kvsim.traces.trace import Trace
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "json.md"
-UNITS = {"s", "B", "%", "/s", "1", "", "text", "bool", "list of text", "as above"}
+UNITS = {"s", "B", "%", "/s", "1", "", "text", "bool", "list of text", "list of 1", "as above"}
 WHOLE = {"rows[].scenario", "published"}
 """Documented as a whole."""
 NAMED_BY_THE_RUN = {"requests.refused_reasons"}

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from kvsim.cli.colour import painted
-from kvsim.cli.sparkline import over_time_lines, resampled, sparkline
+from kvsim.cli.sparkline import compared_lines, over_time_lines, sparkline
 from kvsim.cli.watch_panel import ASCII_GLYPHS, state_bar
+from kvsim.sim.sketch import kv_in_use, resampled
 
 STATES = ("token", "reserved", "internal", "external", "cached", "free")
 
@@ -49,6 +50,21 @@ def test_lines_of_a_run() -> None:
     ]
     assert over_time_lines(series(waiting=2.0))[-1].endswith("█  up to 2")
     assert over_time_lines({name: values[:0] for name, values in series().items()}) == []
+
+
+def test_compared_runs_share_axis_and_scale() -> None:
+    assert compared_lines([("a", 8.0, [0.5] * 40), ("b", 4.0, [1.0] * 40)]) == [
+        f"{'KV in use':<24}{'0 s':<37}8 s",
+        f"{'  a':<24}{'▅' * 40}  up to 50 %",
+        f"{'  b':<24}{'█' * 20}  up to 100 %",
+    ]
+    assert compared_lines([("a", 0.0, [0.0] * 40)]) == []
+
+
+def test_the_numbers_of_a_sketch() -> None:
+    found = kv_in_use(series())
+    assert found["seconds"] == 4.0
+    assert found["shares"] == pytest.approx([0.1] * 30 + [0.4] * 10)
 
 
 def test_an_encoding_without_blocks_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:
