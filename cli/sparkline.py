@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.table import number, seconds
+from kvsim.sim.readable import number, seconds
 from kvsim.sim.sketch import POINTS, in_use, resampled
 
 if TYPE_CHECKING:

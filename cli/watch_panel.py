@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.cli.colour import BOLD, STATE_COLOURS, paint, painted, wants_colour
 from kvsim.cli.sparkline import ASCII, BLOCKS, can_print, sparkline
-from kvsim.cli.table import number, seconds
+from kvsim.sim.readable import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,10 +23,15 @@ Shares = dict[str, float] | None
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario's result; ``views`` are over the time in which requests waited."""
+    """One scenario's result; ``views`` are over the time in which requests waited.
+
+    ``verified`` says how the rules were checked (``None``: no engine's), ``cost`` where step times
+    come from and how many steps lay outside the measured range.
+    """
 
     name: str
     trace: str
+    rate_scale: str
     scenario: dict[str, object]
     kv_bytes_share: dict[str, Shares]
     views: dict[str, Shares]
@@ -34,6 +39,8 @@ class Row:
     metrics: dict[str, Any]
     verdict: dict[str, Any]
     notes: list[str]
+    verified: str | None
+    cost: dict[str, Any]
 
     def to_json(self) -> dict[str, object]:
         """Plain dict of all fields."""
@@ -52,6 +59,7 @@ def row_of(name: str, run: Run) -> Row:
     return Row(
         name=name,
         trace=run.trace.name,
+        rate_scale=str(run.options["rate_scale"]),
         scenario=scenario_to_dict(run.scenario),
         kv_bytes_share={window: _fractions(part) for window, part in parts.items()},
         views={
@@ -61,6 +69,8 @@ def row_of(name: str, run: Run) -> Row:
         metrics=_metrics(summary, run),
         verdict=summary["verdict"],
         notes=summary["notes"],
+        verified=summary["scenario"]["verified"],
+        cost=summary["cost"],
     )
 
 
@@ -84,6 +94,7 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
     counts = {name: summary["requests"][name] for name in ("finished", "refused", "unfinished")}
     return {
         "pool_bytes": run.setup.pool.pool_bytes,
+        "arrivals_per_s": _arrival_rate(summary),
         **counts,
         "mean_running": windows.mean_between(windows.running, 0, run.engine.recorder.end_ps),
         "mean_running_while_waiting": waited["running"] / waited["window"]
@@ -107,3 +118,10 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "hit_percent": summary["cache"]["hit_percent"],
         "sharing_savings_percent": summary["memory"]["while_waiting"]["sharing"]["savings_percent"],
     }
+
+
+def _arrival_rate(summary: Mapping[str, Any]) -> float | None:
+    """Requests a second between the first arrival and the last."""
+    window = summary["window"]
+    span_s = window["last_arrival_s"] - window["first_arrival_s"]
+    return (summary["requests"]["total"] - 1) / span_s if span_s else None

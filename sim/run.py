@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.driver import EngineRun
     from kvsim.sim.observer import Observer
+    from kvsim.sim.report.run_plots import RunPlots
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -61,6 +62,11 @@ class Run:
         """One line; the generated form would print the whole trace."""
         names = self.scenario.preset, self.scenario.model.name, self.scenario.hardware.name
         return f"<Run of {self.trace.name}, {len(self.trace):,} requests: {', '.join(names)}>"
+
+    def _repr_html_(self) -> str:
+        from kvsim.sim.report.notebook import run_html  # noqa: PLC0415 - only notebooks ask
+
+        return run_html(self)
 
     @cached_property
     def summary(self) -> Summary:
@@ -154,6 +160,13 @@ class Run:
         import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
 
         return pd.DataFrame(series_table(self.engine.recorder, self.setup.pool))
+
+    @property
+    def plot(self) -> RunPlots:
+        """The charts of the page as plotly figures: ``run.plot.kv()``, ``.queue()``, ..."""
+        from kvsim.sim.report.run_plots import RunPlots  # noqa: PLC0415 - needs plotly
+
+        return RunPlots(self)
 
     def save(self, folder: str | Path) -> None:
         """Write the run folder; see :func:`kvsim.sim.run_folder.write_run`."""

@@ -293,7 +293,7 @@ class Retention:
     sinks: int = key(4, whole(0))
     recent: int | None = key(None, whole(1, optional=True))
     budget: int | None = key(None, whole(1, optional=True))
-    heads: int | None = key(None, whole(1, optional=True))
+    heads: int | None = key(None, whole(1, 1024, optional=True))
     head_agreement: float = key(0.0, fraction())
     scores: str | None = key(None, text("the path of a file of attention scores", optional=True))
     score_ps: int = key(0, duration(optional=False), name="per_scored_token")

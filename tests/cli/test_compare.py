@@ -218,3 +218,15 @@ def test_what_no_engine_could_be_gets_no_star(capsys: pytest.CaptureFixture[str]
     assert "*" not in line
     lru, ceiling = (float(text) for text in line.split()[-2:])
     assert ceiling > lru
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [("2,x", "rate scale 'x' must be a number above 0"), ("2,4/2", "one is there twice")],
+)
+def test_rates_that_cannot_be_run(
+    rates: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", *FEW, "--allocators", "paged,prefix", "--rate-scale", rates]
+    assert main(command) == 2
+    assert message in capsys.readouterr().err

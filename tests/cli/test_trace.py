@@ -39,6 +39,18 @@ def test_info_shows_receipt_statistics_and_histogram(
     assert max(map(len, lines)) <= 80
 
 
+def test_info_tells_who_asks_for_several_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "several.csv"
+    path.write_text(
+        "arrival_ns,prompt_tokens,output_tokens,num_samples\n0,9,1,4\n5,9,2,1\n5,9,2,2\n"
+    )
+    assert main(["trace", "info", str(path)]) == 0
+    line = "requests                3 rows, 3 requests, 2 for several answers"
+    assert line in capsys.readouterr().out.splitlines()
+
+
 def test_info_counts_users_and_every_command_keeps_them(
     small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

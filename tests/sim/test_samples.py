@@ -274,6 +274,8 @@ def test_requests_have_no_beams_and_nobody_waits_for_several() -> None:
         summary(BEAMS)
     with pytest.raises(ValueError, match="by both num_samples and beam_width"):
         summary(replace(BEAMS, num_samples=np.array([2])), "vllm-v0")
+    with pytest.raises(ValueError, match=r"20,000,001 in all: .* takes at most 10,000,000"):
+        summary(make_trace((40, 5, 1), (40, 5, 20_000_000)))
     two = make_trace((40, 5, 1), (40, 5, 2))
     two = replace(two, after_request=np.array([-1, 0]), delay_ns=np.array([-1, 5]))
     with pytest.raises(ValueError, match="whoever waits for several is not simulated"):
