@@ -20,7 +20,7 @@ from kvsim.sim.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kvsim.policies.registry import Registry
 
@@ -33,13 +33,14 @@ class Rule:
     """How one key is read (``parse``) and written back (``show``).
 
     ``optional`` keys also take the text ``none``: the value is then ``None``. ``registry`` is where
-    a policy's names come from.
+    a policy's names come from; ``named`` is what each of a few words stands for.
     """
 
     parse: Callable[[object], object]
     show: Callable[[object], object] = lambda value: value
     optional: bool = False
     registry: Registry[object] | None = None
+    named: Mapping[str, object] | None = None
 
 
 def key(default: T, rule: Rule, *, name: str = "") -> T:
@@ -77,6 +78,11 @@ def choice(*values: str, later: str = "") -> Rule:
         return value
 
     return Rule(parse)
+
+
+def named(choices: Mapping[str, object]) -> Rule:
+    """Accept one of a few words, each with what it stands for: a sentence, or what has one."""
+    return replace(choice(*choices), named=choices)
 
 
 def policy(registry: Registry[object]) -> Rule:

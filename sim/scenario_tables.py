@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators import ALLOCATORS
+from kvsim.policies.allocators.placement import PLACEMENTS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
 from kvsim.policies.eviction import EVICTION
 from kvsim.policies.predictor import PREDICTORS
-from kvsim.policies.preemption import MODES, VICTIMS
+from kvsim.policies.preemption import MODES, VICTIMS, Recompute
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.retention import RETENTION
 from kvsim.sim.scenario_keys import (
@@ -28,6 +29,7 @@ from kvsim.sim.scenario_keys import (
     increasing,
     key,
     kv_groups,
+    named,
     number,
     policy,
     size,
@@ -181,11 +183,37 @@ class Allocator:
     kind: str = key("paged", policy(ALLOCATORS))
     reservation: str = key("max", policy(RESERVATIONS))
     reservation_margin: float = key(1.0, above_zero())
-    placement: str = key("buddy", choice("buddy", "first-fit", "best-fit"))
-    compaction: str = key("none", choice("none", "when-blocked"))
-    prefix: str = key("auto", choice("auto", "hash", "radix", "none"))
+    placement: str = key("buddy", named(PLACEMENTS))
+    compaction: str = key(
+        "none",
+        named(
+            {
+                "none": "Runs stay where they were placed",
+                "when-blocked": "Runs slide together where that lets the queue's head in",
+            }
+        ),
+    )
+    prefix: str = key(
+        "auto",
+        named(
+            {
+                "auto": "hash or none, as engine.enable_prefix_caching says",
+                "hash": "Full blocks are shared by the hash of all tokens up to their end (vLLM)",
+                "radix": "Runs of tokens are shared in a radix tree (SGLang)",
+                "none": "Nothing is shared among requests",
+            }
+        ),
+    )
     freed_blocks_without_key: str = key("front", choice("front", "back"))
-    samples: str = key("requests", choice("requests", "group"))
+    samples: str = key(
+        "requests",
+        named(
+            {
+                "requests": "Each answer to a prompt is a request of its own (vLLM v1)",
+                "group": "The answers are one group whose blocks are shared until written (v0)",
+            }
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +239,7 @@ class Preemption:
     """
 
     victim: str = key("by-queue", policy(VICTIMS))
-    mode: str = key("recompute", choice(*MODES))
+    mode: str = key("recompute", named({**MODES, "recompute": Recompute}))
     swap_space_bytes: int = key(4 * 2**30, size(or_zero=True, optional=False), name="swap_space")
     swap_layout: str = key("per-layer", choice("per-layer", "per-block"))
     swap_overlap: bool = key(False, flag())
