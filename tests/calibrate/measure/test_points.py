@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def test_the_grid_has_the_points_of_the_step_cost_model() -> None:
     counts = Counter(point.block for point in grid(Limits()))
-    model = {"layer": 11, "decode": 9, "prefill": 9, "mixed": 4, "head": 4}
+    model = {"layer": 11, "decode": 9, "prefill": 9, "mixed": 4, "head": 7}
     assert {block: counts[block] for block in model} == model
     assert set(counts) == {*model, "small", "host"}
 
