@@ -103,8 +103,7 @@ class StepForm:
             gemm=TokenCost(((base, token),)),
             all_reduce=TokenCost(()),
             attention=(attention,),
-            head_ps=0,
-            head_per_request_ps=0,
+            head=TokenCost(()),
             measured=self.measured,
         )
 
