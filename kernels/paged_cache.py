@@ -43,8 +43,10 @@ def gather_kv(
     """K and V of one sequence in order, ``[num_tokens, num_kv_heads, head_dim]`` each: one copy."""
     block_size = kv_cache.shape[2]
     blocks = block_table[: -(-num_tokens // block_size)]
-    key, value = (part.index_select(0, blocks).flatten(0, 1) for part in kv_cache.unbind(1))
-    return key[:num_tokens], value[:num_tokens]
+    # As bytes: index_select of some torch versions knows no fp8 on CUDA.
+    stored = kv_cache.view(torch.uint8) if kv_cache.element_size() == 1 else kv_cache
+    key, value = (part.index_select(0, blocks).flatten(0, 1) for part in stored.unbind(1))
+    return key[:num_tokens].view(kv_cache.dtype), value[:num_tokens].view(kv_cache.dtype)
 
 
 def slots_of(block_table: torch.Tensor, positions: torch.Tensor, block_size: int) -> torch.Tensor:
