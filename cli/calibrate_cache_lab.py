@@ -38,9 +38,9 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     group.add_argument(
         "--limit",
         type=float,
-        default=10.0,
+        default=30.0,
         metavar="S",
-        help="longest that one token without a cache may take, in s (default 10)",
+        help="longest that one token without a cache may take, in s (default 30)",
     )
     profile = group.add_argument(
         "--profile", metavar="FILE", help="profile to draw a 50-turn conversation from"
@@ -74,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     device = find_device(arguments.device)
     model = load_model(arguments.model or DEFAULT_MODELS[device.type])
     shape = decoder_shape(model)
-    layers = arguments.layers or (_LAYERS_ON_CPU if device.type == "cpu" else shape.num_layers)
+    most = _LAYERS_ON_CPU if device.type == "cpu" else shape.num_layers
+    layers = min(most, shape.num_layers) if arguments.layers is None else arguments.layers
     if not 1 <= layers <= shape.num_layers:
         raise ValueError(f"--layers is {layers}; {model.name} has {shape.num_layers}")
     shape = replace(shape, num_layers=layers)

@@ -96,6 +96,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("kvsim: stopped", file=sys.stderr)
         return 130
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "kvsim"):
+            raise
+        print(f"kvsim: this needs {package}, which is not installed here", file=sys.stderr)
+        return 2
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"kvsim: {where}{error.strerror or error}", file=sys.stderr)
