@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-CPU_ROWS: Final = 128
+CPU_ROWS: Final = 64
 
 
 def prefill_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -16,8 +16,8 @@ block                   loads                             one call of
 ======================  ================================  =====================================
 
 The grid is that of the step-cost model's nine decode, nine prefill, eight layer, four mixed and
-three head points, and a few more of small batches: the corners of what an engine runs, cut to
-``Limits``.
+three head points, and a few more of small batches and chunks: the corners of what an engine runs,
+cut to ``Limits``.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ _PREFILLS: Final = (
     (16, 0),
     (16, 4096),
     (16, 16384),
+    (64, 0),
+    (64, 512),
     (128, 1024),
     (512, 0),
     (512, 4096),
@@ -58,6 +60,7 @@ _PREFILLS: Final = (
     (2048, 0),
     (2048, 8192),
 )
+"""Two small ones more than the model's nine: where limits are low, others of them fall together."""
 _MIXED: Final = ((8, 256), (8, 2048), (64, 256), (64, 2048))
 _MIXED_CHUNK: Final = 512
 _BATCHES: Final = (1, 64, 256)
