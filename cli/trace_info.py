@@ -70,8 +70,9 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
             counts += f", {number(getattr(statistics, name))} {name}"
     if statistics.zero_outputs:
         counts += f", {number(statistics.zero_outputs)} without an answer"
-    if statistics.sessions is not None:
-        counts += f", {number(statistics.sessions)} sessions"
+    for name in ("sessions", "users"):
+        if (count := getattr(statistics, name)) is not None:
+            counts += f", {number(count)} {name}"
     lines = wrapped("requests", counts)
     arrivals = statistics.arrivals
     if arrivals is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.policies.queue_order import Fair
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
 from kvsim.sim.preset import verification
@@ -20,8 +21,8 @@ from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.sample_checks import check_samples, num_several
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
-from kvsim.sim.scenario_checks import check_users
 from kvsim.sim.scenario_loader import load_scenario
+from kvsim.sim.users import check_users, fair_note
 from kvsim.traces.answers import parents_of
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
@@ -98,6 +99,8 @@ class Run:
                 f"hit rates are lower bounds: the trace names prefixes of {named} tokens, blocks "
                 f"hold {config.block_size}"
             )
+        if config.policy == Fair.name:
+            notes.append(fair_note(self.trace))
         notes += self._lost_answers()
         notes += self._several_answers()
         rule = str(self.options.get("assume_max_tokens", "model"))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kvsim.sim.run import Run
 
 ROWS_PER_SLICE: Final = 16_384
+REQUESTS: Final = "requests.parquet"
 _PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
 
 
@@ -47,7 +48,7 @@ def write_run(run: Run, folder: Path) -> None:
     """
     check_run_folder(folder)
     writers: dict[str, Callable[[Path], object]] = {
-        "requests.parquet": lambda path: _write_requests(run, path),
+        REQUESTS: lambda path: _write_requests(run, path),
         "series.parquet": lambda path: _write_series(run, path),
         "summary.json": lambda path: path.write_text(to_json(run.summary), encoding="utf-8"),
         "report.html": lambda path: _write_report(run, path),
@@ -113,6 +114,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not the manifest of a run: {error}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ValueError(f"{path} is not a manifest of schema {SCHEMA}: simulate the run again")
+    if not (folder / REQUESTS).is_file():
+        raise ValueError(
+            f"{folder} is not a whole run of kvsim: it has no {REQUESTS}; simulate the run again"
+        )
     return document
 
 

@@ -87,6 +87,8 @@ def test_what_cannot_be_explained_is_one_sentence(
     assert "does not say how its trace was read" in error(trace=trace | {"source": None})
     assert "was stopped by Ctrl-C" in error(partial=True)
     assert "is not a manifest of schema" in error(schema="other/1")
+    (tmp_path / "run" / "requests.parquet").unlink()
+    assert "is not a whole run of kvsim: it has no requests.parquet" in error()
     manifest_path.write_text("{")
     assert main(["explain", str(tmp_path / "run")]) == 2
     assert "is not the manifest of a run" in capsys.readouterr().err

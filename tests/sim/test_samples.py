@@ -66,6 +66,14 @@ def test_samples_arrive_together_and_get_one_prompt() -> None:
     assert len(ids_of(trace.prefix, 1)) == 3
 
 
+def test_samples_are_their_rows_users() -> None:
+    trace = make_trace((5, 3, 1), (10, 7, 2), (2, 1, 2))
+    trace.user = ["ann", "bob", ""]
+    several = expanded(trace).trace
+    askers = [several.asker(index) for index in range(len(several))]
+    assert askers == ["ann", "bob", "bob", "r0002", "r0002"]
+
+
 def test_recorded_ids_stay_and_new_ones_are_nobody_elses() -> None:
     prefix = PrefixIds(4, np.array([0, 3, 3]), np.array([0, 1, 7]))
     trace = expanded(make_trace((10, 3, 2), (8, 3, 2), prefix=prefix)).trace
