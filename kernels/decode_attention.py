@@ -69,7 +69,7 @@ def contiguous_decode(query: torch.Tensor, key: torch.Tensor, value: torch.Tenso
     query heads of a KV head are rows of one product, so that K and V are not repeated for each.
     """
     out = functional.scaled_dot_product_attention(
-        query.unflatten(1, (key.shape[2], -1)),
+        query.reshape(query.shape[0], key.shape[2], -1, query.shape[2]),
         key.to(query.dtype).transpose(1, 2),
         value.to(query.dtype).transpose(1, 2),
     )
