@@ -27,7 +27,6 @@ from kvsim.calibrate.step_sample import (
 )
 from kvsim.sim.profile import (
     DecodeAttention,
-    HeadTerm,
     HoldOut,
     HostTerm,
     MeasuredRanges,
@@ -104,8 +103,7 @@ class StepForm:
             gemm=TokenCost(((base, token),)),
             all_reduce=TokenCost(()),
             attention=(attention,),
-            head_ps=0,
-            head_per_request_ps=0,
+            head=TokenCost(()),
             measured=self.measured,
         )
 
@@ -200,7 +198,7 @@ def profile_of(form: StepForm, base: Profile, name: str, source: str) -> Profile
         decode_attention=DecodeAttention(0.0, decode, context),
         prefill_attention=PrefillAttention(0.0, 0.0, 0.0, 0.0, area),
         mixed_attention=MixedAttention(decode, context),
-        head=HeadTerm(0.0, 0.0),
+        head=TokenTerm(((0.0, 0.0),)),
         measured=form.measured,
         fidelity="step form fitted to a serving log",
         assumed=tuple(assumed),

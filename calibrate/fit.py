@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.calibrate import blocks
+from kvsim.calibrate import blocks, prediction
 from kvsim.calibrate.all_reduce_table import all_reduce_table
 from kvsim.calibrate.hold_out import hold_out_of
 from kvsim.calibrate.loads import decode_pieces
@@ -23,7 +23,6 @@ from kvsim.sim.hardware import load_hardware
 from kvsim.sim.profile import (
     DecodeAttention,
     ExpertTerm,
-    HeadTerm,
     MeasuredRanges,
     MixedAttention,
     PrefillAttention,
@@ -194,25 +193,21 @@ def mixed_effect(profile: Profile) -> float:
 
     The step: a chunk of 512 tokens without past and 64 decodes with 2,048 tokens each.
     """
-    chunk, decodes, context = 512, 64, 64 * 2048
-    prefill, gemm = profile.prefill_attention, profile.gemm
-    attention_us = max(
-        prefill.reach_us + prefill.reach_per_token_us * chunk,
-        prefill.base_us + prefill.per_token_us * chunk + prefill.per_area_us * chunk**2 / 2,
-    )
-    tokens = chunk + decodes
-    layer_us = max(us + slope * tokens for us, slope in gemm.pieces)
-    doubled_us = profile.decode_attention.per_token_us * context
-    layer_us += attention_us + profile.mixed_attention.per_request_us * decodes + doubled_us
-    step_us = profile.model.num_layers * layer_us + profile.head.per_step_us
-    step_us += profile.head.per_request_us * (decodes + 1) + profile.host.per_step_us
-    return profile.model.num_layers * doubled_us / step_us
+    chunk, decodes, context = 512, 64, 2048
+    doubled_us = profile.decode_attention.per_token_us * decodes * context
+    layer_us = prediction.layer_us(profile, chunk + decodes) + doubled_us
+    layer_us += prediction.prefill_us(profile, chunk, 0)
+    layer_us += profile.mixed_attention.per_request_us * decodes
+    step_us = profile.model.num_layers * layer_us + prediction.head_us(profile, decodes + 1)
+    return profile.model.num_layers * doubled_us / (step_us + profile.host.per_step_us)
 
 
 def _fit_head(draft: _Draft, measurements: Measurements) -> None:
     if len(measurements.head):
         found = draft.add("head", blocks.fit_head(measurements.head))
-        draft.profile = replace(draft.profile, head=HeadTerm(**found))
+        draft.profile = replace(
+            draft.profile, head=TokenTerm(((found["per_step_us"], found["per_request_us"]),))
+        )
     else:
         draft.assumed.append(_FILLED["head"])
 

@@ -19,9 +19,10 @@ from kvsim.sim.profile import HoldOut, MeasuredRanges, Profile, layout_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kvsim.calibrate.max_affine import Fit
     from kvsim.calibrate.measure.points import Point
     from kvsim.calibrate.measure.timing import Timing
-    from kvsim.calibrate.measured_terms import Terms
+    from kvsim.calibrate.measured_terms import Knots, Terms
     from kvsim.sim.models import ModelSpec
 
 _OF_THE_DECODER = "of kvsim's own decoder"
@@ -45,8 +46,8 @@ def measured_profile(
     setup = raw["setup"]
     timings = [point_of(row) for row in raw["points"]]
     fits = fit_terms(timings)
-    (decode,), (mixed,), (head,), (host,) = (
-        fit.coefficients for fit in (fits.decode, fits.mixed, fits.head, fits.host)
+    (decode,), (mixed,), (host,) = (
+        fit.coefficients for fit in (fits.decode, fits.mixed, fits.host)
     )
     reach, area = fits.prefill.coefficients
     rank = f", rank of {setup['tp']}" if setup["tp"] > 1 else ""
@@ -59,14 +60,11 @@ def measured_profile(
         kv_dtype=setup["dtype"],
         kernels=dict(setup["kernels"]),
         host=terms.HostTerm(*host),
-        gemm=terms.TokenTerm(
-            () if fits.layer_knots else tuple((c[0], c[1]) for c in fits.layer.coefficients),
-            fits.layer_knots,
-        ),
+        gemm=_token_term(fits.layer, fits.layer_knots),
         decode_attention=terms.DecodeAttention(*decode),
         prefill_attention=terms.PrefillAttention(*reach, *area),
         mixed_attention=terms.MixedAttention(*mixed),
-        head=terms.HeadTerm(*head),
+        head=_token_term(fits.head, fits.head_knots),
         measured=_ranges(timings),
         hold_out={},
         fidelity="measured on this device",
@@ -85,6 +83,11 @@ def measured_profile(
         },
     )
     return replace(profile, hold_out=_hold_outs(profile, timings)), fits
+
+
+def _token_term(fit: Fit, knots: Knots) -> terms.TokenTerm:
+    pieces = () if knots else tuple((us, slope_us) for us, slope_us in fit.coefficients)
+    return terms.TokenTerm(pieces, knots)
 
 
 def _floor_us(fits: Terms) -> float:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.points import Point
     from kvsim.calibrate.measure.timing import Timing
 
+Knots = tuple[tuple[int, float], ...]
+"""Measured table: loads and us."""
 TABLE_BEYOND: Final = 0.05
 """Median error of the two-piece form on its own points beyond which a table replaces it."""
 TABLE_BEYOND_LARGEST: Final = 0.2
@@ -26,14 +28,15 @@ TABLE_BEYOND_LARGEST: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Fits by block; ``layer_knots`` is empty where the two pieces hold."""
+    """Fits by block, and the tables of layer and head: empty where their two pieces hold."""
 
     layer: Fit
-    layer_knots: tuple[tuple[int, float], ...]
+    layer_knots: Knots
     decode: Fit
     prefill: Fit
     mixed: Fit
     head: Fit
+    head_knots: Knots
     host: Fit
     small: Fit
 
@@ -67,21 +70,16 @@ class _Block:
 def fit_terms(timings: Iterable[tuple[Point, Timing]]) -> Terms:
     """Terms of a whole session. Raises ``ValueError`` where a block lacks points."""
     timings = list(timings)
-    layer = _Block(timings, "layer")
-    tokens = layer["tokens"]
-    affine = _matrix(np.ones_like(tokens), tokens)
-    layer_fit = fit_max_affine([affine, affine], layer.us)
-    errors = np.abs(layer_fit.predict([affine, affine]) / layer.us - 1)
-    misses = np.median(errors) > TABLE_BEYOND or errors.max() > TABLE_BEYOND_LARGEST
-    knots = _knots(tokens, layer.us) if misses else ()
+    layer, layer_knots = _two_pieces(timings, "layer", "tokens")
+    head, head_knots = _two_pieces(timings, "head", "batch")
     decode = _Block(timings, "decode")
     prefill = _Block(timings, "prefill")
     prefill_fit = fit_max_affine(_prefill_pieces(prefill), prefill.us)
     mixed = _Block(timings, "mixed")
     decodes = mixed["decodes"]
     return Terms(
-        layer=layer_fit,
-        layer_knots=knots,
+        layer=layer,
+        layer_knots=layer_knots,
         decode=fit_max_affine(
             [
                 _matrix(
@@ -96,10 +94,23 @@ def fit_terms(timings: Iterable[tuple[Point, Timing]]) -> Terms:
             mixed.us,
             offset=prefill_fit.predict(_prefill_pieces(mixed)),
         ),
-        head=_affine(timings, "head", "batch"),
+        head=head,
+        head_knots=head_knots,
         host=_affine(timings, "host", "requests"),
         small=_affine(timings, "small", "tokens"),
     )
+
+
+def _two_pieces(
+    timings: Iterable[tuple[Point, Timing]], block: str, load: str
+) -> tuple[Fit, Knots]:
+    """Two pieces, each affine in one load, and the table that replaces them where they miss."""
+    points = _Block(timings, block)
+    affine = _matrix(np.ones_like(points.us), points[load])
+    fit = fit_max_affine([affine, affine], points.us)
+    errors = np.abs(fit.predict([affine, affine]) / points.us - 1)
+    misses = np.median(errors) > TABLE_BEYOND or errors.max() > TABLE_BEYOND_LARGEST
+    return fit, _knots(points[load], points.us) if misses else ()
 
 
 def _affine(timings: Iterable[tuple[Point, Timing]], block: str, load: str) -> Fit:
@@ -116,14 +127,14 @@ def _prefill_pieces(points: _Block) -> list[NDArray[np.float64]]:
     ]
 
 
-def _knots(tokens: NDArray[np.float64], us: NDArray[np.float64]) -> tuple[tuple[int, float], ...]:
+def _knots(loads: NDArray[np.float64], us: NDArray[np.float64]) -> Knots:
     """Measured table, made non-decreasing (least squares), as a step cost must be."""
     from scipy.optimize import isotonic_regression
 
-    order = np.argsort(tokens)
+    order = np.argsort(loads)
     risen = isotonic_regression(us[order], weights=1 / us[order] ** 2).x
     return tuple(
-        (int(n), float(f"{value:.6g}")) for n, value in zip(tokens[order], risen, strict=True)
+        (int(n), float(f"{value:.6g}")) for n, value in zip(loads[order], risen, strict=True)
     )
 
 

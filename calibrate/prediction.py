@@ -59,7 +59,7 @@ def mixed_us(profile: Profile, chunk: int, past: int, decodes: int, context: int
 
 def head_us(profile: Profile, batch: int) -> float:
     """lm_head and sampler, us a step."""
-    return profile.head.per_step_us + profile.head.per_request_us * batch
+    return _token_term_us(profile.head, batch)
 
 
 def host_us(profile: Profile, requests: int, context: int) -> float:

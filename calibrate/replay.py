@@ -147,7 +147,7 @@ def with_overhead(cost: ProfileCost, overhead_us: float) -> ProfileCost:
         cost,
         host_ps=0,
         host_per_request_ps=0,
-        head_ps=cost.head_ps + round(overhead_us * 1e6),
+        head=cost.head.later(round(overhead_us * 1e6)),
     )
 
 

@@ -38,7 +38,7 @@ def fit_steps(measurements: Measurements, base: Profile) -> tuple[Profile, dict[
     layers = measurements.model.num_layers
     found, slope = decode.values, prefill.values
     weights_us = base.gemm.pieces[0][0]
-    device_us = layers * (weights_us + base.decode_attention.per_call_us) + base.head.per_step_us
+    device_us = layers * (weights_us + base.decode_attention.per_call_us) + base.head.pieces[0][0]
     host_us = found["step_us"] - device_us
     if host_us < 0:
         raise ValueError(

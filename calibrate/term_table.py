@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measured_terms import Terms
     from kvsim.kernels.shape import DecoderShape
     from kvsim.sim.hardware import HardwareSpec
-    from kvsim.sim.profile import Profile
+    from kvsim.sim.profile import Profile, TokenTerm
 
+    _Reading = Callable[[float], str]
+
+_LETTERS: Final = {"layer": "g", "head": "h"}
 _BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 
@@ -49,7 +52,6 @@ def term_rows(
     """
     value_bytes = _BYTES[profile.weight_dtype]
     kv_bytes = shape.kv_bytes_per_token(value_bytes)
-    head_params = shape.vocab_size * shape.hidden_size
     pair_flops = 4 * shape.num_heads * shape.head_dim
 
     def rate(us: float, num_bytes: float) -> str:
@@ -64,9 +66,14 @@ def term_rows(
         share = flops / us * 1e6 / hardware.peak(profile.weight_dtype)
         return f"{flops / us / 1e6:.2f} TFLOP/s, {share:.2f} of peak"
 
+    def products(params: int) -> tuple[_Reading, _Reading]:
+        """Readings of matrix products with so many weights."""
+        return (lambda us: rate(us, params * value_bytes)), (lambda us: speed(us, 2 * params))
+
     decode, prefill = terms.decode, terms.prefill
-    rows = _layer_rows(profile, terms, shape, rate, speed)
-    rows += [
+    layer, head = products(shape.layer_weights), products(shape.vocab_size * shape.hidden_size)
+    return [
+        *_token_rows("layer", profile.gemm, terms.layer, "us/token", *layer),
         _row("small", terms.small, 0, 0, "s0", "us", "norms, rotary, KV write"),
         _row("small", terms.small, 0, 1, "s1", "us/token", ""),
         _row("decode", decode, 0, 0, "a0", "us", "launch floor"),
@@ -88,43 +95,33 @@ def term_rows(
         ),
         _row("mixed", terms.mixed, 0, 0, "m1", "us/request", "decodes beside a chunk"),
         _row("mixed", terms.mixed, 0, 1, "m2", "us/token", _ratio(terms)),
-        _row(
-            "head", terms.head, 0, 0, "h0", "us",
-            rate(terms.head.coefficients[0][0], head_params * value_bytes),
-        ),
-        _row(
-            "head", terms.head, 0, 1, "h1", "us/request",
-            speed(terms.head.coefficients[0][1], 2 * head_params),
-        ),
+        *_token_rows("head", profile.head, terms.head, "us/request", *head),
         _row("host", terms.host, 0, 0, "o0", "us", "inputs of a step"),
         _row("host", terms.host, 0, 1, "o1", "us/request", ""),
     ]  # fmt: skip
-    return rows
 
 
-def _layer_rows(
-    profile: Profile,
-    terms: Terms,
-    shape: DecoderShape,
-    rate: Callable[[float, float], str],
-    speed: Callable[[float, float], str],
+def _token_rows(
+    block: str, term: TokenTerm, fit: Fit, unit: str, read: _Reading, compute: _Reading
 ) -> list[TermRow]:
-    """The two pieces; where a table replaces them, its ends."""
-    params = shape.layer_weights
-    layer_bytes = params * _BYTES[profile.weight_dtype]
-    if knots := profile.gemm.knots:
-        (few, few_us), (many, many_us) = knots[0], knots[-1]
+    """Layer or head: the two pieces; where a table replaces them, its ends.
+
+    ``read``: reading of us without tokens, ``compute``: of us a token.
+    """
+    if term.knots:
+        (few, few_us), (many, many_us) = term.knots[0], term.knots[-1]
+        letter = _LETTERS[block].upper()
         return [
-            TermRow("layer", f"G({few})", few_us, "us", 0.0, rate(few_us, layer_bytes)),
-            TermRow("layer", f"G({many})", many_us, "us", 0.0, speed(many_us, 2 * params * many)),
+            TermRow(block, f"{letter}({few})", few_us, "us", 0.0, read(few_us)),
+            TermRow(block, f"{letter}({many})", many_us, "us", 0.0, compute(many_us / many)),
         ]
-    fit = terms.layer
-    (weights, _), (_, compute) = fit.coefficients
+    letter = _LETTERS[block]
+    (base_us, _), (_, slope_us) = fit.coefficients
     return [
-        _row("layer", fit, 0, 0, "g0", "us", rate(weights, layer_bytes)),
-        _row("layer", fit, 0, 1, "g1", "us/token", ""),
-        _row("layer", fit, 1, 0, "g2", "us", ""),
-        _row("layer", fit, 1, 1, "g3", "us/token", speed(compute, 2 * params)),
+        _row(block, fit, 0, 0, f"{letter}0", "us", read(base_us)),
+        _row(block, fit, 0, 1, f"{letter}1", unit, ""),
+        _row(block, fit, 1, 0, f"{letter}2", "us", ""),
+        _row(block, fit, 1, 1, f"{letter}3", unit, compute(slope_us)),
     ]
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kvsim.calibrate.conversation import Turn
     from kvsim.calibrate.measure.cache_lab import CacheRow, StepRow
     from kvsim.kernels.shape import DecoderShape
+    from kvsim.sim.models import ModelSpec
 
 _LAYERS_ON_CPU: Final = 6
 _BLOCK_SIZE: Final = 16
@@ -38,9 +39,9 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     group.add_argument(
         "--limit",
         type=float,
-        default=10.0,
+        default=30.0,
         metavar="S",
-        help="longest that one token without a cache may take, in s (default 10)",
+        help="longest that one token without a cache may take, in s (default 30)",
     )
     profile = group.add_argument(
         "--profile", metavar="FILE", help="profile to draw a 50-turn conversation from"
@@ -49,41 +50,35 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     group.add_argument(
         "--out", default="cache-lab.html", metavar="FILE", help="page (default cache-lab.html)"
     )
+    group.add_argument("--dry-run", action="store_true", help="say about how long it takes")
     parser.set_defaults(handler=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print, draw."""
-    from dataclasses import replace
-
     from kvsim.calibrate.cache_lab_page import lab_page
     from kvsim.calibrate.calibration import DEFAULT_MODELS, ELEMENT_BYTES
-    from kvsim.calibrate.decoder_shape import decoder_shape, make_decoder
+    from kvsim.calibrate.decoder_shape import make_decoder
     from kvsim.calibrate.measure.cache_lab import (
-        CONTEXTS,
         DecoderLab,
         blocks_needed,
         cache_table,
+        expected_s,
         step_table,
     )
     from kvsim.calibrate.measure.device import default_dtype, facts_of, find_device
     from kvsim.calibrate.measure.timing import timer_of
     from kvsim.cli.table import wrapped
     from kvsim.sim.models import load_model
+    from kvsim.sim.readable import seconds
     from kvsim.sim.report.page_file import check_page_place, write_page
 
     out = Path(arguments.out)
     check_page_place(out)
     device = find_device(arguments.device)
     model = load_model(arguments.model or DEFAULT_MODELS[device.type])
-    shape = decoder_shape(model)
-    layers = arguments.layers or (_LAYERS_ON_CPU if device.type == "cpu" else shape.num_layers)
-    if not 1 <= layers <= shape.num_layers:
-        raise ValueError(f"--layers is {layers}; {model.name} has {shape.num_layers}")
-    shape = replace(shape, num_layers=layers)
-    contexts = [context for context in CONTEXTS if context <= arguments.max_context]
-    if len(contexts) < 2:
-        raise ValueError(f"--max-context is {arguments.max_context}; it must be at least 256")
+    shape = _shape(model, arguments.layers, device.type)
+    contexts = _contexts(arguments.max_context)
     turns = _turns(arguments.profile, arguments.model)
     dtype = arguments.dtype or default_dtype(device)
     decoder = make_decoder(
@@ -94,13 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
         block_size=_BLOCK_SIZE,
     )
     lab, timer = DecoderLab(decoder), timer_of(device)
-    cache = cache_table(lab, timer, contexts, arguments.limit)
-    steps = step_table(lab, timer, contexts)
     title = (
-        f"{model.name}, {layers} of {model.num_layers} layers, {dtype}, on "
+        f"{model.name}, {shape.num_layers} of {model.num_layers} layers, {dtype}, on "
         f"{facts_of(device).product}"
     )
     print("\n".join(wrapped("decoder", title)))
+    if arguments.dry_run:
+        time_s = expected_s(lab, timer, contexts, arguments.limit)
+        print("\n".join(wrapped("lab", f"texts up to {contexts[-1]:,} tokens: {seconds(time_s)}")))
+        return 0
+    cache = cache_table(lab, timer, contexts, arguments.limit)
+    steps = step_table(lab, timer, contexts)
     print("\n".join(lab_lines(cache, steps, shape, ELEMENT_BYTES[dtype])))
     if turns:
         print("\n".join(_turn_lines(turns)))
@@ -138,6 +137,30 @@ def lab_lines(
                 )
             )
     return lines + table(rows)
+
+
+def _shape(model: ModelSpec, layers: int | None, device_type: str) -> DecoderShape:
+    """So many layers of a model; by default all, or what a CPU can do in minutes."""
+    from dataclasses import replace
+
+    from kvsim.calibrate.decoder_shape import decoder_shape
+
+    shape = decoder_shape(model)
+    most = shape.num_layers
+    if layers is None:
+        layers = min(most, _LAYERS_ON_CPU) if device_type == "cpu" else most
+    if not 1 <= layers <= most:
+        raise ValueError(f"--layers is {layers}; {model.name} has {most}")
+    return replace(shape, num_layers=layers)
+
+
+def _contexts(longest: int) -> list[int]:
+    from kvsim.calibrate.measure.cache_lab import CONTEXTS
+
+    contexts = [context for context in CONTEXTS if context <= longest]
+    if len(contexts) < 2:
+        raise ValueError(f"--max-context is {longest}; it must be at least 256")
+    return contexts
 
 
 def _turns(profile: str | None, model: str | None) -> list[Turn]:

@@ -144,7 +144,7 @@ def _overhead(
     from kvsim.sim.cost_sources import find_profile
     from kvsim.sim.engine_setup import set_up
     from kvsim.sim.hardware import load_hardware
-    from kvsim.sim.profile import HeadTerm, HostTerm
+    from kvsim.sim.profile import HostTerm
     from kvsim.sim.profile_cost import ProfileCost
     from kvsim.sim.scenario import Scenario
     from kvsim.traces import read_trace
@@ -172,6 +172,6 @@ def _overhead(
     print(f"o0 {base_us:.0f} us a step that nothing hides; o1 is not told apart")
     print(f"the replay of {len(measured)} requests then has the measured mean TPOT")
     print(f"beside {setup.cost.name}")
-    head = HeadTerm(profile.head.per_step_us + base_us, profile.head.per_request_us)
+    head = profile.head.later(base_us)
     note = f"head holds {base_us:.0f} us a step of overhead fitted to {measured.name}"
     return replace(profile, host=HostTerm(0.0), head=head, assumed=(*profile.assumed, note))

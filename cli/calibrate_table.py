@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvsim.kernels.shape import DecoderShape
     from kvsim.sim.profile import Profile
 
+_TABLE: Final = "the two pieces do not hold here: a table between the measured points is used"
 _WIDE: Final = 0.1
 _MANY: Final = 0.2
 
@@ -60,10 +61,9 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
             f"{row.block:8}{row.name:8}{value:>10}{error:>10}  {row.unit:12}{row.reading}".rstrip()
         )
     lines.append("(head and host: a step)")
-    if profile.gemm.knots:
-        lines += wrapped(
-            "layer", "the two pieces do not hold here: a table between the measured points is used"
-        )
+    for block, term in (("layer", profile.gemm), ("head", profile.head)):
+        if term.knots:
+            lines += wrapped(block, _TABLE)
     lines += _spread_lines(profile)
     conditions = {block: fit.condition for block, fit in terms.by_block().items()}
     lines += wrapped(

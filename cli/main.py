@@ -100,20 +100,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("kvsim: stopped", file=sys.stderr)
         return 130
-    except MemoryError:
-        print(
-            "kvsim: memory ran out: take fewer requests (--limit), or smaller numbers",
-            file=sys.stderr,
-        )
-        return 2
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"kvsim: {where}{error.strerror or error}", file=sys.stderr)
-        return 2
-    except ValueError as error:
-        print(f"kvsim: {error}", file=sys.stderr)
+    except (MemoryError, ModuleNotFoundError, OSError, ValueError) as error:
+        print(f"kvsim: {_sentence(error)}", file=sys.stderr)
         return 2
     return code
+
+
+def _sentence(error: Exception) -> str:
+    """What a user is told; an error that is no user's is raised again."""
+    if isinstance(error, MemoryError):
+        return "memory ran out: take fewer requests (--limit), or smaller numbers"
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "kvsim"):
+            raise error
+        return f"this needs {package}, which is not installed here"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}"
+    return str(error)
 
 
 def _forget_stdout() -> None:

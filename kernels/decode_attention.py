@@ -65,15 +65,15 @@ def gather_and_sdpa(
 def contiguous_decode(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Decode attention over contiguous KV of equal lengths, what paging is compared with.
 
-    Query ``[B, num_heads, head_dim]``, key and value ``[B, length, num_kv_heads, head_dim]``.
+    Query ``[B, num_heads, head_dim]``, key and value ``[B, length, num_kv_heads, head_dim]``. The
+    query heads of a KV head are rows of one product, so that K and V are not repeated for each.
     """
     out = functional.scaled_dot_product_attention(
-        query.unsqueeze(2),
+        query.reshape(query.shape[0], key.shape[2], -1, query.shape[2]),
         key.to(query.dtype).transpose(1, 2),
         value.to(query.dtype).transpose(1, 2),
-        enable_gqa=query.shape[1] != key.shape[2],
     )
-    return out.squeeze(2)
+    return out.flatten(1, 2)
 
 
 def _chosen(device: torch.device) -> Callable[..., torch.Tensor]:

@@ -40,12 +40,13 @@ def write_kv(
 def gather_kv(
     kv_cache: torch.Tensor, block_table: torch.Tensor, num_tokens: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """K and V of one sequence in order, ``[num_tokens, num_kv_heads, head_dim]`` each: a copy."""
+    """K and V of one sequence in order, ``[num_tokens, num_kv_heads, head_dim]`` each: one copy."""
     block_size = kv_cache.shape[2]
-    num_blocks = -(-num_tokens // block_size)
-    blocks = kv_cache[block_table[:num_blocks].long()]
-    key, value = blocks[:, 0].flatten(0, 1), blocks[:, 1].flatten(0, 1)
-    return key[:num_tokens], value[:num_tokens]
+    blocks = block_table[: -(-num_tokens // block_size)]
+    # As bytes: index_select of some torch versions knows no fp8 on CUDA.
+    stored = kv_cache.view(torch.uint8) if kv_cache.element_size() == 1 else kv_cache
+    key, value = (part.index_select(0, blocks).flatten(0, 1) for part in stored.unbind(1))
+    return key[:num_tokens].view(kv_cache.dtype), value[:num_tokens].view(kv_cache.dtype)
 
 
 def slots_of(block_table: torch.Tensor, positions: torch.Tensor, block_size: int) -> torch.Tensor:

@@ -1,9 +1,17 @@
-"""Attention of a prompt chunk over what is before it: chunk c after past p, causal."""
+"""Attention of a prompt chunk over what is before it: chunk c after past p, causal.
+
+A mask over a past makes SDPA compute what it then throws away: all ``c * (p + c)`` pairs. On a CPU
+the chunk is therefore cut into rows of ``CPU_ROWS`` queries, each of which sees only what it may.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 import torch
 from torch.nn import functional
+
+CPU_ROWS: Final = 64
 
 
 def prefill_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -18,6 +26,19 @@ def prefill_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tenso
     -------
     [c, num_heads, head_dim], scaled by ``head_dim ** -0.5``.
     """
+    chunk, total = query.shape[0], key.shape[0]
+    if query.device.type != "cpu" or chunk <= CPU_ROWS:
+        return _masked(query, key, value)
+    out = torch.empty_like(query)
+    for start in range(0, chunk, CPU_ROWS):
+        rows = slice(start, min(start + CPU_ROWS, chunk))
+        seen = total - chunk + rows.stop
+        out[rows] = _masked(query[rows], key[:seen], value[:seen])
+    return out
+
+
+def _masked(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """All rows in one call."""
     chunk, total = query.shape[0], key.shape[0]
     mask = None
     if total > chunk > 1:

@@ -13,7 +13,6 @@ from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.profile import (
     DecodeAttention,
     ExpertTerm,
-    HeadTerm,
     HostTerm,
     MeasuredRanges,
     MixedAttention,
@@ -68,7 +67,7 @@ def datasheet_profile(
             LAUNCH_US, kv_us, LAUNCH_US, 0.0, 4 * shape.num_heads * shape.head_dim / tp * flop_us
         ),
         mixed_attention=MixedAttention(0.0, kv_us),
-        head=HeadTerm(lm_head * weight_us, 2 * lm_head * flop_us),
+        head=TokenTerm(((lm_head * weight_us, 2 * lm_head * flop_us),)),
         measured=MeasuredRanges(),
         hold_out={},
         fidelity="all assumed",

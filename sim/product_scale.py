@@ -53,7 +53,7 @@ def products_cost(profile: Profile, deployment: Deployment) -> TokenCost:
     flops = model.active_layer_params / reference * split * peak
     routed = float(weights.bytes_of(params.experts)) / layer_bytes * split
     if term.knots:
-        return _scaled_knots(term, max(dense + routed, flops))
+        return scaled_cost(term, dense + routed, flops)
     knots = []
     for tokens in _MOE_KNOTS:
         touched = model.experts.distinct(tokens) / model.experts.num_experts
@@ -72,14 +72,17 @@ def _reading_us(profile: Profile, layers: int, us: float, read: float) -> float:
     return floor_us * layers + (us - floor_us) * read
 
 
-def _scaled_knots(term: TokenTerm, ratio: float) -> TokenCost:
-    return TokenCost((), tuple((n, whole_ps(us * ratio)) for n, us in term.knots))
+def scaled_cost(term: TokenTerm, read: float, flops: float) -> TokenCost:
+    """``term`` where ``read`` times as many bytes and ``flops`` times as much arithmetic is due."""
+    pieces = ((whole_ps(us * read), whole_ps(slope * flops)) for us, slope in term.pieces)
+    knots = ((n, whole_ps(us * max(read, flops))) for n, us in term.knots)
+    return TokenCost(tuple(pieces), tuple(knots))
 
 
 def _scaled(profile: Profile, layers: int, dense: float, flops: float) -> TokenCost:
     term = profile.gemm
     if term.knots:
-        return _scaled_knots(term, max(dense, flops))
+        return scaled_cost(term, dense, flops)
     pieces = ((_reading_us(profile, layers, us, dense), slope * flops) for us, slope in term.pieces)
     return TokenCost(tuple((whole_ps(us), whole_ps(slope)) for us, slope in pieces))
 

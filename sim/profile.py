@@ -24,11 +24,19 @@ class TokenTerm:
     """Time by tokens N in the step: the largest of affine pieces, or a table between knots.
 
     ``pieces``: ``(us, us_per_token)``; ``knots``: ``(tokens, us)``, used instead when given, and
-    continued with the slope of its last two knots. All-reduces: bytes in place of tokens.
+    continued with the slope of its last two knots. Head: requests in place of tokens; all-reduces:
+    bytes.
     """
 
     pieces: tuple[tuple[float, float], ...]
     knots: tuple[tuple[int, float], ...] = ()
+
+    def later(self, us: float) -> TokenTerm:
+        """Return the same with so many us on top."""
+        return TokenTerm(
+            tuple((base_us + us, slope_us) for base_us, slope_us in self.pieces),
+            tuple((tokens, at_us + us) for tokens, at_us in self.knots),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +68,6 @@ class MixedAttention:
 
     per_request_us: float
     per_token_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class HeadTerm:
-    """lm_head and sampler, once a step: ``per_step + per_request * B``."""
-
-    per_step_us: float
-    per_request_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,8 @@ class Profile:
     decode_attention: DecodeAttention
     prefill_attention: PrefillAttention
     mixed_attention: MixedAttention
-    head: HeadTerm
+    head: TokenTerm
+    """lm_head and sampler by requests, once a step."""
     measured: MeasuredRanges
     hold_out: dict[str, HoldOut]
     """By block."""

@@ -3,10 +3,10 @@
 ::
 
     step = host part:    o0 + o1*R
-           device part:  G(N) + attention + all-reduce(N) + h0 + h1*R
+           device part:  G(N) + attention + all-reduce(N) + H(R)
 
     N = tokens, R = requests in the step, B = decodes, T = sum of their contexts
-    G(N)       = max of affine pieces (or a table, linear between knots)
+    G(N), H(R) = max of affine pieces (or a table, linear between knots): layers, head
     decode     = a0 + a1*B + a2*T                       (no prefill in the step)
     mixed      = P + m1*B + m2*T                        (c = chunk, p = past, summed below)
     P          = max(p0 + p1*sum(p + c), p2 + p3*sum(c) + p4*sum(c*p + c*c/2))
@@ -44,7 +44,7 @@ _new: Final = tuple.__new__  # a named tuple's own constructor takes twice as lo
 
 
 class TokenCost(NamedTuple):
-    """Integer form of :class:`kvsim.sim.profile.TokenTerm`: ps by tokens in the step."""
+    """Integer form of :class:`kvsim.sim.profile.TokenTerm`: ps by tokens (head: requests)."""
 
     pieces: tuple[tuple[int, int], ...]
     knots: tuple[tuple[int, int], ...] = ()
@@ -59,6 +59,13 @@ class TokenCost(NamedTuple):
             if value > best:  # noqa: PLR1730 - max() takes three times as long
                 best = value
         return best
+
+    def later(self, ps: int) -> TokenCost:
+        """Return the same with so many ps on top."""
+        return TokenCost(
+            tuple((base_ps + ps, per_token_ps) for base_ps, per_token_ps in self.pieces),
+            tuple((num_tokens, at_ps + ps) for num_tokens, at_ps in self.knots),
+        )
 
     def _between(self, num_tokens: int) -> int:
         knots = self.knots
@@ -131,8 +138,8 @@ class ProfileCost:
     gemm: TokenCost
     all_reduce: TokenCost
     attention: tuple[GroupAttention, ...]
-    head_ps: int
-    head_per_request_ps: int
+    head: TokenCost
+    """By requests in the step."""
     measured: MeasuredRanges
     copy_per_token_ps: int = 0
 
@@ -206,12 +213,7 @@ class ProfileCost:
 
     def _dense_ps(self, num_tokens: int, requests: int) -> int:
         """Everything of the device part but attention."""
-        return (
-            self.gemm.at(num_tokens)
-            + self.all_reduce.at(num_tokens)
-            + self.head_ps
-            + self.head_per_request_ps * requests
-        )
+        return self.gemm.at(num_tokens) + self.all_reduce.at(num_tokens) + self.head.at(requests)
 
     def _inside(
         self,

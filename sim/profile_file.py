@@ -97,8 +97,8 @@ def parse_profile(text: str, where: str) -> Profile:
         decode_attention=section(terms.DecodeAttention, "decode_attention"),
         prefill_attention=section(terms.PrefillAttention, "prefill_attention"),
         mixed_attention=section(terms.MixedAttention, "mixed_attention"),
-        head=section(terms.HeadTerm, "head"),
         gemm=_token_term(table["gemm"], f"{where}: gemm"),
+        head=_token_term(table["head"], f"{where}: head"),
         kernels={key: _text(value, f"{where}: kernels: {key}") for key, value in kernels.items()},
         measured=_ranges(table["measured"], f"{where}: measured"),
         hold_out={

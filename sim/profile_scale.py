@@ -27,7 +27,7 @@ from kvsim.sim.all_reduce_scale import all_reduce_cost
 from kvsim.sim.datasheet import KV_BANDWIDTH_FRACTION
 from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.models.grouping import engine_groups
-from kvsim.sim.product_scale import PS_PER_US, peak_ratio, products_cost, whole_ps
+from kvsim.sim.product_scale import PS_PER_US, peak_ratio, products_cost, scaled_cost, whole_ps
 from kvsim.sim.profile_cost import FS_PER_PS, GroupAttention, ProfileCost
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def scale_profile(
         gemm=products_cost(profile, deployment),
         all_reduce=all_reduce_cost(profile, deployment),
         attention=_attention(profile, deployment),
-        head_ps=whole_ps(profile.head.per_step_us * head_bytes),
-        head_per_request_ps=whole_ps(profile.head.per_request_us * head_flops),
+        head=scaled_cost(profile.head, head_bytes, head_flops),
         measured=profile.measured,
         copy_per_token_ps=_copy_per_token_ps(deployment),
     )

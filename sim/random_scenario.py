@@ -156,8 +156,7 @@ def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
         gemm=TokenCost(pieces),
         all_reduce=TokenCost(((0, 0),)),
         attention=(attention,),
-        head_ps=rnd.randint(0, 500),
-        head_per_request_ps=rnd.randint(0, 50),
+        head=TokenCost(((rnd.randint(0, 500), rnd.randint(0, 50)),)),
         measured=MeasuredRanges(
             batch=(1, rnd.randint(1, 20)),
             total_context=(1, rnd.randint(1, 900)),

@@ -7,6 +7,7 @@ KV once a request, so the step grows with context, and sooner at batch 16 than a
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -106,6 +107,32 @@ def step_table(lab: DecoderLab, timer: Timer, contexts: Sequence[int]) -> list[S
         for batch in BATCHES
         for context in contexts
     ]
+
+
+def expected_s(lab: DecoderLab, timer: Timer, contexts: Sequence[int], limit_s: float) -> float:
+    """Seconds that both tables will take: two short texts a column, continued in a line.
+
+    Attention of the whole text grows faster than that, which is why this is right within a factor
+    of two only.
+    """
+    few, more = contexts[0], contexts[min(2, len(contexts) - 1)]
+    columns: list[tuple[Callable[[int], Callable[[], object]], float]] = [
+        (lab.naive, limit_s),
+        *((partial(lab.cached, batch), math.inf) for batch in (1, *BATCHES)),
+    ]
+    total_s = 0.0
+    for call, most_s in columns:
+        few_s, more_s = (_median_us(call(context), timer) / 1e6 for context in (few, more))
+        slope_s = max(more_s - few_s, 0.0) / (more - few)
+        for context in contexts:
+            call_s = few_s + slope_s * (context - few)
+            if call_s <= most_s:
+                total_s += call_s * (1 + _repeats(call_s))
+    return total_s
+
+
+def _repeats(call_s: float) -> float:
+    return min(_RULE.repeats, max(_RULE.min_repeats, _RULE.budget_s / call_s))
 
 
 def growth_by_bytes(

@@ -16,7 +16,8 @@ block                   loads                             one call of
 ======================  ================================  =====================================
 
 The grid is that of the step-cost model's nine decode, nine prefill, eight layer, four mixed and
-three head points: the corners of what an engine runs, cut to ``Limits``.
+three head points, and a few more of small batches and chunks: the corners of what an engine runs,
+cut to ``Limits``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ HOLD_OUT: Final = "hold-out"
 HOLD_OUTS_PER_BLOCK: Final = 4
 LAYOUT_BLOCK_SIZES: Final = (8, 16, 32, 64)
 _TOKENS: Final = (1, 2, 4, 8, 16, 64, 128, 256, 512, 1024, 2048)
-"""Decode batches of a few, too: on a CPU a product of two rows takes twice as long as of one."""
+"""A few rows, too (layer and head): on a CPU a product of two takes twice as long as of one."""
 _DECODES: Final = (
     (1, 256),
     (64, 256),
@@ -50,6 +51,8 @@ _PREFILLS: Final = (
     (16, 0),
     (16, 4096),
     (16, 16384),
+    (64, 0),
+    (64, 512),
     (128, 1024),
     (512, 0),
     (512, 4096),
@@ -57,10 +60,11 @@ _PREFILLS: Final = (
     (2048, 0),
     (2048, 8192),
 )
+"""Two small ones more than the model's nine: where limits are low, others of them fall together."""
 _MIXED: Final = ((8, 256), (8, 2048), (64, 256), (64, 2048))
 _MIXED_CHUNK: Final = 512
 _BATCHES: Final = (1, 64, 256)
-_HEAD_BATCHES: Final = (1, 4, 64, 256)
+_HEAD_BATCHES: Final = (1, 2, 4, 8, 16, 64, 256)
 _SMALL_TOKENS: Final = (1, 64, 512, 2048)
 _COPIED_BLOCKS: Final = (8, 256)
 _LEAST: Final = {
@@ -118,7 +122,7 @@ def grid(limits: Limits) -> list[Point]:
         _point("mixed", FIT, chunk=chunk, past=0, decodes=load["batch"], context=load["context"])
         for load in (_decode(n, c, limits) for n, c in _MIXED)
     ]
-    points += [_point("head", FIT, batch=min(b, batch)) for b in _HEAD_BATCHES]
+    points += [_point("head", FIT, batch=min(b, batch)) for b in (*_HEAD_BATCHES, batch)]
     points += [
         _point("host", FIT, requests=min(b, batch), context=min(1024, context)) for b in _BATCHES
     ]

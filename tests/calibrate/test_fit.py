@@ -54,7 +54,7 @@ def test_mixed_batches_have_coefficients_of_their_own(llmservingsim: Path) -> No
     profile = fitted("llmservingsim", llmservingsim).profile
     assert profile.mixed_attention.per_token_us == pytest.approx(0.0026, rel=0.05)
     assert profile.mixed_attention.per_request_us == pytest.approx(0.5, rel=0.2)
-    assert profile.head.per_step_us == pytest.approx(710, rel=0.01)
+    assert profile.head.pieces[0][0] == pytest.approx(710, rel=0.01)
     assert profile.fidelity == "layer, decode, prefill, mixed, head fitted; overhead assumed"
     assert profile.measured.mixed_decodes == (8, 64)
 
@@ -74,7 +74,7 @@ def test_whole_steps_keep_their_sum(splitwise: Path) -> None:
     profile = fitted("splitwise", splitwise, "llama-2-70b", tp=4, hardware="h100-sxm").profile
     layers = profile.model.num_layers
     weights_us = profile.gemm.pieces[0][0] + profile.decode_attention.per_call_us
-    step_us = profile.host.per_step_us + layers * weights_us + profile.head.per_step_us
+    step_us = profile.host.per_step_us + layers * weights_us + profile.head.pieces[0][0]
     assert step_us == pytest.approx(40_000, rel=0.01)
     assert layers * profile.decode_attention.per_request_us == pytest.approx(200, rel=0.05)
     assert layers * profile.decode_attention.per_token_us == pytest.approx(1, rel=0.05)

@@ -65,7 +65,9 @@ def test_mixture_of_experts(rng: torch.Generator, device: torch.device, num_toke
     close(ours, mixture_reference(x, weights, experts, shares))
 
 
-@pytest.mark.parametrize(("chunk", "past"), [(1, 0), (1, 30), (9, 0), (9, 30), (33, 1)])
+@pytest.mark.parametrize(
+    ("chunk", "past"), [(1, 0), (1, 30), (9, 0), (9, 30), (33, 1), (200, 0), (300, 77)]
+)
 @pytest.mark.parametrize("heads", [(4, 4), (6, 2), (5, 1)])
 def test_prefill_attention(
     rng: torch.Generator, device: torch.device, chunk: int, past: int, heads: tuple[int, int]

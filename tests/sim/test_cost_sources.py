@@ -161,7 +161,7 @@ def test_a_measured_split_is_not_split_again() -> None:
     assert not deployment.matches(whole)
     assert cost.gemm == alone.gemm
     assert cost.attention == alone.attention
-    assert cost.head_ps == alone.head_ps
+    assert cost.head == alone.head
 
 
 def test_all_reduces_are_those_measured_for_the_number_of_cards() -> None:

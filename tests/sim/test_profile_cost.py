@@ -32,8 +32,7 @@ def make_cost(**changes: object) -> ProfileCost:
         "gemm": TokenCost(((0, 0),)),
         "all_reduce": TokenCost(((0, 0),)),
         "attention": (make_group(),),
-        "head_ps": 0,
-        "head_per_request_ps": 0,
+        "head": TokenCost(((0, 0),)),
         "measured": MeasuredRanges(),
         "copy_per_token_ps": 7,
     }
@@ -53,20 +52,20 @@ groups = st.builds(
 knots = st.lists(
     st.tuples(st.integers(0, 40), coefficient), min_size=2, max_size=4, unique_by=lambda k: k[0]
 )
+token_costs = st.one_of(
+    st.builds(TokenCost, pieces, st.just(())),
+    st.builds(TokenCost, st.just(()), knots.map(lambda rows: tuple(sorted(rows)))),
+)
 costs = st.builds(
     ProfileCost,
     name=st.just("random"),
     overlap=st.booleans(),
     host_ps=st.integers(0, 6000),
     host_per_request_ps=st.integers(0, 50),
-    gemm=st.one_of(
-        st.builds(TokenCost, pieces, st.just(())),
-        st.builds(TokenCost, st.just(()), knots.map(lambda rows: tuple(sorted(rows)))),
-    ),
+    gemm=token_costs,
     all_reduce=st.builds(TokenCost, pieces, st.just(())),
     attention=st.lists(groups, min_size=1, max_size=3).map(tuple),
-    head_ps=coefficient,
-    head_per_request_ps=coefficient,
+    head=token_costs,
     copy_per_token_ps=coefficient,
     measured=st.builds(
         MeasuredRanges,
@@ -121,7 +120,7 @@ def test_it_is_a_step_cost_and_an_empty_step_lasts_nothing() -> None:
 
 
 def test_synchronous_pays_the_sum_and_asynchronous_the_larger() -> None:
-    sync = make_cost(host_ps=7, host_per_request_ps=2, head_ps=10, head_per_request_ps=1)
+    sync = make_cost(host_ps=7, host_per_request_ps=2, head=TokenCost(((10, 1),)))
     overlapped = dataclasses.replace(sync, overlap=True)
     assert sync.step((), 3, 30)[0] == 13 + 13
     assert overlapped.step((), 3, 30)[0] == 13
@@ -203,3 +202,10 @@ def test_prefill_under_a_window_of_eight(chunk: int, past: int, doubled_area: in
 def test_a_table_is_linear_between_knots_and_goes_on_with_its_last_slope() -> None:
     table = TokenCost((), ((1, 100), (11, 200), (21, 250)))
     assert [table.at(n) for n in (1, 2, 11, 16, 21, 31)] == [100, 110, 200, 225, 250, 300]
+
+
+def test_overhead_on_top_of_a_term_moves_pieces_and_tables_alike() -> None:
+    term = TokenCost(((10, 1), (4, 3))).later(5)
+    table = TokenCost((), ((1, 10), (4, 40))).later(5)
+    assert [term.at(n) for n in (1, 8)] == [16, 33]
+    assert [table.at(n) for n in (1, 2, 6)] == [15, 25, 65]

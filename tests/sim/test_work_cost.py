@@ -25,8 +25,7 @@ def calibrated(*, overlap: bool, window: int | None = None) -> ProfileCost:
         gemm=TokenCost(((300, 1),)),
         all_reduce=TokenCost(((0, 0),)),
         attention=(GroupAttention(0, 0, 2, 5, 1, 3, 2, 1000, 0, 2, window),),
-        head_ps=0,
-        head_per_request_ps=0,
+        head=TokenCost(((0, 0),)),
         measured=MeasuredRanges(batch=(1, 4), total_context=(40, 90), step_tokens=(1, 64)),
     )
 

@@ -21,13 +21,16 @@ ANCHOR_US = 100.0
 
 def known_us(block: str, **loads: int) -> float:
     """Truth in us: the form of the step cost with round numbers."""
-    affine = {"small": (8, 0.02), "head": (500, 2), "host": (60, 3)}
+    affine = {"small": (8, 0.02), "host": (60, 3)}
     if block in affine:
         base, slope = affine[block]
         return base + slope * next(iter(loads.values()))
     if block == "layer":
         tokens = loads["tokens"]
         return max(200 + 0.1 * tokens, 150 + 0.5 * tokens)
+    if block == "head":
+        batch = loads["batch"]
+        return max(500 + 2 * batch, 300 + 6 * batch)
     if block in ("decode", "layout"):
         batch, context = loads["batch"], loads["context"]
         factor = {0: 0.8, 8: 1.2}.get(loads.get("block_size", 16), 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 import torch
 
@@ -13,6 +15,7 @@ from kvsim.calibrate.measure.cache_lab import (
     StepRow,
     blocks_needed,
     cache_table,
+    expected_s,
     growth_by_bytes,
     step_table,
 )
@@ -21,6 +24,11 @@ from kvsim.cli.calibrate_cache_lab import lab_lines
 from kvsim.kernels.decoder import Decoder
 from kvsim.kernels.shape import DecoderShape
 from kvsim.sim.cost import LinearCost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvsim.calibrate.measure.timing import Workload
 
 SHAPE = DecoderShape(2, 48, 6, 2, 16, 96, 211)
 
@@ -49,6 +57,44 @@ def test_the_naive_side_ends_at_the_limit(lab: DecoderLab) -> None:
     assert all(row.cached_us > 0 for row in rows)
     steps = step_table(lab, HostTimer(), (16, 64))
     assert [(row.batch, row.context) for row in steps] == [(1, 16), (1, 64), (16, 16), (16, 64)]
+
+
+def test_a_lab_lasts_as_long_as_was_expected() -> None:
+    """1 s and 10 ms a token without a cache, 0.1 s with one: 3 repeats and a warm-up, or 7."""
+
+    class Clock:
+        name = "made up"
+        now = 0.0
+
+        def now_s(self) -> float:
+            return self.now
+
+        def runners(self, workload: Workload) -> list[Callable[[], float]]:
+            def run() -> float:
+                before_s = self.now
+                workload.calls[0]()
+                return (self.now - before_s) * 1e6
+
+            run()
+            return [run]
+
+    class Lab:
+        def cached(self, batch: int, context: int) -> Callable[[], object]:
+            return lambda: self.last(0.1)
+
+        def naive(self, context: int) -> Callable[[], object]:
+            return lambda: self.last(1 + 0.01 * context)
+
+        def last(self, call_s: float) -> None:
+            clock.now += call_s
+
+    clock, lab = Clock(), cast("DecoderLab", Lab())
+    expected = expected_s(lab, clock, (128, 256, 512, 1024), limit_s=8)
+    assert expected == pytest.approx(4 * (2.28 + 3.56 + 6.12) + 3 * 4 * 8 * 0.1)
+    clock.now = 0.0
+    cache_table(lab, clock, (128, 256, 512), limit_s=20)
+    step_table(lab, clock, (128, 256, 512))
+    assert clock.now == pytest.approx(4 * (2.28 + 3.56 + 6.12) + 3 * 3 * 8 * 0.1)
 
 
 def test_growth_by_bytes_is_weights_and_kv() -> None:

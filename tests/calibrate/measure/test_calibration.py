@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvsim.calibrate.calibration import Calibration, Wish, plan_calibration, raw_path
-from kvsim.calibrate.prediction import predicted_us
+from kvsim.calibrate.prediction import head_us, predicted_us
 from kvsim.calibrate.profile_page import compared_points, profile_page
 from kvsim.calibrate.profile_use import cost_of_profile
 from kvsim.calibrate.term_table import copy_rates, term_rows
@@ -19,6 +19,7 @@ from kvsim.sim.profile_file import dump_profile, load_profile
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvsim.sim.profile import Profile
     from tests.calibrate.measure.conftest import FakeDevice
 
 
@@ -37,7 +38,10 @@ def test_known_costs_are_found_again(calibration: Calibration, tmp_path: Path) -
     assert found == pytest.approx((12, 0.2, 0.002), rel=0.01)
     mixed = profile.mixed_attention
     assert (mixed.per_request_us, mixed.per_token_us) == pytest.approx((0.3, 0.005), rel=0.01)
-    assert (profile.head.per_step_us, profile.head.per_request_us) == pytest.approx((500, 2))
+    assert sorted(profile.head.pieces) == [
+        pytest.approx((300, 6), rel=0.01),
+        pytest.approx((500, 2), rel=0.01),
+    ]
     assert (profile.host.per_step_us, profile.host.per_request_us) == pytest.approx((60, 3))
     assert terms.small.coefficients[0] == pytest.approx((8, 0.02))
     assert all(error.median < 0.01 for error in profile.hold_out.values())
@@ -99,6 +103,41 @@ def test_one_token_far_off_both_pieces_is_a_table(
     assert knots[1] == pytest.approx(knots[2] / 2, rel=0.01)
 
 
+def test_a_concave_head_becomes_a_table(
+    calibration: Calibration, device: FakeDevice, tmp_path: Path
+) -> None:
+    """A CPU takes twice as long for four rows as for one and little more for sixteen."""
+
+    def steps(fake: FakeDevice) -> float:
+        block, _, rest = fake.measured[-1].partition(" ") if fake.measured else ("", "", "")
+        batch = int(rest.split("=")[-1]) if block == "head" else 0
+        truth = max(500 + 2 * batch, 300 + 6 * batch)
+        return (400 if batch == 1 else 900 + 10 * batch) / truth if batch else 1.0
+
+    device.slowness = steps
+    calibration = replace(calibration, rules=replace(calibration.rules, max_drift=1e9))
+    profile, _ = calibration.run(tmp_path / "p.json", nothing)
+    assert [batch for batch, _ in profile.head.knots] == [1, 2, 4, 8, 16, 64, 256]
+    assert profile.head.pieces == ()
+    assert profile.hold_out["head"].p90 < 0.01
+    assert head_us(profile, 3) == pytest.approx(930, rel=0.01)
+    cost = cost_of_profile(_written(profile, tmp_path), None)
+    assert cost.head.at(3) == pytest.approx(930e6, rel=0.01)
+
+
+def test_the_smallest_batches_determine_a_head(device: FakeDevice, tmp_path: Path) -> None:
+    """Two batches, two points: the form goes through both."""
+    planned = plan_calibration(Wish("cpu", "llama-3.1-8b", "bf16", quick=True, max_batch=2))
+    profile, _ = replace(planned, bench=device, timer=device).run(tmp_path / "p.json", nothing)
+    assert (head_us(profile, 1), head_us(profile, 2)) == pytest.approx((502, 504), rel=0.01)
+
+
+def _written(profile: Profile, folder: Path) -> Path:
+    path = folder / "written.json"
+    path.write_text(dump_profile(profile))
+    return path
+
+
 def test_the_file_holds_all_there_is(calibration: Calibration, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     profile, _ = calibration.run(path, nothing)
@@ -140,7 +179,7 @@ def test_terms_read_as_bandwidth_and_peak(calibration: Calibration, tmp_path: Pa
     rows = {row.name: row for row in term_rows(profile, terms, card, calibration.shape)}
     assert rows["a2"].value == pytest.approx(0.002, rel=0.01)
     assert rows["a2"].reading == "2048.0 GB/s, 0.61 of bandwidth", "4,096 B in 2 ns"
-    assert rows["h1"].reading == "525.34 TFLOP/s, 0.53 of peak"
+    assert rows["h3"].reading == "175.11 TFLOP/s, 0.18 of peak", "2 x 525 M operations in 6 us"
     assert rows["m2"].reading == "2.50 x a2"
 
 

@@ -80,7 +80,7 @@ def test_the_cache_lab_prints_and_draws(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    lab = ["calibrate", "cache-lab", "--device", "cpu", "--model", "config.json", "--layers", "1"]
+    lab = ["calibrate", "cache-lab", "--device", "cpu", "--model", "config.json"]
     assert main([*lab, "--max-context", "256", "--profile", "profile.json"]) == 0
     out = capsys.readouterr().out
     for words in ("256 tokens", "batch 16, 256", "turn, all layers", "page: cache-lab.html"):
@@ -88,9 +88,19 @@ def test_the_cache_lab_prints_and_draws(
     assert (folder / "cache-lab.html").stat().st_size > 10_000
 
 
+def test_a_package_that_a_bare_image_lacks_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setitem(sys.modules, "plotly.subplots", None)
+    assert main(["calibrate", "report", "profile.json"]) == 2
+    assert "this needs plotly, which is not installed here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--layers", "0"], "--layers is 0; tiny"),
         (["--layers", "3"], "--layers is 3; tiny"),
         (["--max-context", "100"], "--max-context is 100; it must be at least 256"),
         (["--dtype", "fp8"], "--dtype 'fp8' is not measured"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def test_the_grid_has_the_points_of_the_step_cost_model() -> None:
     counts = Counter(point.block for point in grid(Limits()))
-    model = {"layer": 11, "decode": 9, "prefill": 9, "mixed": 4, "head": 4}
+    model = {"layer": 11, "decode": 9, "prefill": 11, "mixed": 4, "head": 7}
     assert {block: counts[block] for block in model} == model
     assert set(counts) == {*model, "small", "host"}
 
@@ -99,3 +99,9 @@ def test_the_smallest_limits_still_tell_terms_apart(limits: Limits) -> None:
         matrix = np.array(rows, dtype=np.float64)
         scaled = matrix / np.abs(matrix).max(axis=0)
         assert np.linalg.matrix_rank(scaled, tol=1e-6) == matrix.shape[1], block
+
+
+def test_low_limits_leave_more_prefills_than_coefficients() -> None:
+    """Five coefficients through five points would hold the noise of each."""
+    for limits in (Limits(2, 512, 128, 4096), Limits(16, 2048, 512, 262144)):
+        assert sum(point.block == "prefill" for point in grid(limits)) > 5
