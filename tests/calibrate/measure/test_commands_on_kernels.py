@@ -92,7 +92,8 @@ def test_a_package_that_a_bare_image_lacks_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setitem(sys.modules, "plotly.subplots", None)
+    for name in ("plotly.graph_objects", "plotly.offline", "plotly.subplots"):
+        monkeypatch.setitem(sys.modules, name, None)
     assert main(["calibrate", "report", "profile.json"]) == 2
     assert "this needs plotly, which is not installed here" in capsys.readouterr().err
 

@@ -12,21 +12,21 @@ from kvsim.calibrate.measure.timing import HostTimer, Timing, TimingRule, Worklo
 if TYPE_CHECKING:
     from tests.calibrate.measure.conftest import FakeDevice
 
-HEAD = Point("head", FIT, {"batch": 250})  # 1,000 us
+HEAD = Point("head", FIT, {"batch": 50})  # 600 us
 
 
 @pytest.mark.parametrize(
     ("rule", "repeats"),
     [
         (TimingRule(5, 2.0), 5),
-        (TimingRule(5, 0.0035), 3),  # the warm-up takes 1 ms of 3.5
+        (TimingRule(5, 0.0021), 3),  # the warm-up takes 0.6 ms of 2.1
         (TimingRule(5, 0.0), 2),
         (TimingRule(20, 0.0, min_repeats=20), 20),
     ],
 )
 def test_repeats_end_with_the_budget(device: FakeDevice, rule: TimingRule, repeats: int) -> None:
     timing = measure(device.workload(HEAD), device, rule)
-    assert timing.times_us == pytest.approx([1000.0] * repeats)
+    assert timing.times_us == pytest.approx([600.0] * repeats)
     assert device.num_calls == repeats + 1
 
 
