@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, connection, get_context, parent_process
@@ -113,7 +113,7 @@ def run_in_processes(
         try:
             # new processes inherit the mask: Ctrl-C is for this one alone, once all have started
             with ctrl_c_delayed(), _ctrl_c_held_back():
-                runs = {pool.submit(_run, place, case): place for place, case in enumerate(cases)}
+                runs = _submitted(pool, cases)
             pending = set(runs)
             while pending:
                 with ctrl_c_delayed():  # it could leave a lock of the futures taken
@@ -133,6 +133,17 @@ def run_in_processes(
                 ) from None
             raise
     return [rows[place] for place in range(len(cases))]
+
+
+def _submitted(pool: ProcessPoolExecutor, cases: Sequence[Case]) -> dict[Future[Row], int]:
+    """Places of the cases by their futures; starts the processes.
+
+    Where one dies while the next is started, the pool may close the pipes that this one is handed.
+    """
+    try:
+        return {pool.submit(_run, place, case): place for place, case in enumerate(cases)}
+    except ValueError as error:
+        raise BrokenProcessPool(str(error)) from error
 
 
 def _num_requests(traces: Sequence[Trace], cases: Sequence[Case]) -> int:

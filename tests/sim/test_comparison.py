@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import active_children
 from typing import TYPE_CHECKING, Any, cast
@@ -213,6 +214,16 @@ def test_a_process_that_dies_while_another_starts_leaves_none() -> None:
     for process in left:
         process.kill()
     assert not left
+
+
+def test_pipes_closed_while_a_process_starts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def submit(*_: object) -> None:
+        raise ValueError("bad value(s) in fds_to_keep")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    trace = read_trace(bundled_path("chat-2k"), limit=5)
+    with pytest.raises(OSError, match="a process that simulated was killed"):
+        compare(trace, scenarios("paged,prefix"), jobs=2)
 
 
 def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
