@@ -1,7 +1,7 @@
 """A scenario: what is simulated, as frozen tables whose keys are named as vLLM names them.
 
-The tables are in :mod:`kvsim.sim.scenario_tables`, reading, writing and presets in
-:mod:`kvsim.sim.scenario_loader`.
+The tables are in :mod:`kvsim.sim.scenario_tables` and :mod:`kvsim.sim.policy_tables`, reading,
+writing and presets in :mod:`kvsim.sim.scenario_loader`.
 """
 
 from __future__ import annotations
@@ -16,23 +16,18 @@ from kvsim.sim.batching_checks import (
     check_batching,
     cuts_prompts,
 )
-from kvsim.sim.retention_checks import budget_and_recent, check_retention
-from kvsim.sim.scenario_checks import check_combination, check_swapping
-from kvsim.sim.scenario_tables import (
+from kvsim.sim.policy_tables import (
     Allocator,
     Batching,
-    Cost,
-    Engine,
     Eviction,
-    Hardware,
-    Memory,
-    Model,
     Predictor,
     Preemption,
     Queue,
     Retention,
-    Slo,
 )
+from kvsim.sim.retention_checks import budget_and_recent, check_retention
+from kvsim.sim.scenario_checks import check_combination, check_swapping
+from kvsim.sim.scenario_tables import Cost, Engine, Hardware, Memory, Model, Slo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,8 @@ from kvsim.policies.queue_order import Fair
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+    from kvsim.sim.policy_tables import Allocator
     from kvsim.sim.scenario import Scenario
-    from kvsim.sim.scenario_tables import Allocator
     from kvsim.traces.trace import Trace
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
