@@ -1,6 +1,6 @@
 """Write the page on scenarios from the tables that the loader reads: every key, nothing by hand.
 
-python docs/make_scenarios.py
+python -m docs.make_scenarios
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PAGE: Final = Path(__file__).parent / "scenarios.md"
 _HEAD: Final = '''# Scenarios: every key
 
-Written by `python docs/make_scenarios.py` from the code that reads scenarios; do not edit by hand.
+Written by `python -m docs.make_scenarios` from the code that reads scenarios; do not edit by hand.
 
 A scenario says what is simulated: model, card, engine, policies. It is a preset, a preset with
 changes, or a TOML file of the tables below, which stands on the preset it names (`vllm-0.32` where

@@ -18,7 +18,7 @@ TEXT: str = SCRIPT["page"]()
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text("utf-8") == TEXT, "run: python docs/make_scenarios.py"
+    assert PAGE.read_text("utf-8") == TEXT, "run: python -m docs.make_scenarios"
 
 
 @pytest.mark.parametrize("table", [item.name for item in fields(Scenario) if item.name != "preset"])
