@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from docs.figures.make import FOLDER, NUMBERS, draw, measure
 from docs.figures.svg import Curve, Stack, bars, curves, stacks
 
