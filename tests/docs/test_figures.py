@@ -67,3 +67,22 @@ def test_a_curve_on_two_logarithmic_axes_is_straight_for_a_power() -> None:
 
 def _all(picture: ET.Element, tag: str) -> list[ET.Element]:
     return picture.findall(f".//{{http://www.w3.org/2000/svg}}{tag}")
+
+
+def test_the_text_says_what_the_figures_show(numbers: dict[str, Any]) -> None:
+    page = " ".join((ROOT / "docs/paging.md").read_text("utf-8").split())
+    cache, sizes, reuse = numbers["cache"], numbers["sizes"], numbers["reuse"]
+    waste, compared = numbers["waste"], numbers["comparison"]
+    assert f"takes {cache['with_ms'][-1]:.1f} ms with a cache and " in page
+    assert f"and {cache['without_ms'][-1]:.0f} ms without" in page
+    assert f"would take {sizes['opt-13b']:.2f} GiB" in page
+    assert f"takes {sizes['llama-3.1-8b']:.2f} GiB" in page
+    assert f"for all heads: {sizes['deepseek-v3']:.2f} GiB" in page
+    assert f"{waste['orca-max']['internal']:.0f} % is *internal* waste" in page
+    assert f"Another {waste['orca-max']['reserved']:.0f} %" in page
+    assert min(waste[name]["external"] for name in ("orca-pow2", "orca-oracle")) > 100 / 3
+    assert f"{waste['vllm-0.32-sync']['token']:.0f} % of the memory holds tokens" in page
+    for found in compared.values():
+        assert f"| {found['requests_per_s']:.1f} |" in page
+    assert f"{reuse['ceiling_percent']:.1f} % of all prompt tokens" in page
+    assert f"5,000 blocks finds {reuse['percent'][3]:.1f} %" in page
