@@ -23,7 +23,8 @@ from kvsim.sim.driver import run
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "accounting": (
-        "recorder.py", "gap_histogram.py", "leap.py:weighted_blocks", "leap.py:weighted_steps",
+        "time_windows.py", "queue_clock.py", "memory_integrals.py", "recorder.py",
+        "gap_histogram.py", "leap.py:weighted_blocks", "leap.py:weighted_steps",
         "leap_state.py:_account", "leap_state.py:_account_leap", "leap_state.py:_account_steps",
         "leap_state.py:_advance", "leap_state.py:_call_ps", "leap_members.py:_give_up",
     ),

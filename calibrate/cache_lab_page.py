@@ -1,60 +1,95 @@
-"""The cache lab as one plotly page."""
+"""The cache lab as one page: what a KV cache buys, and what it costs as it grows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvsim.sim.report.chart import Chart
+from kvsim.sim.report.figures import new_figure, numbers
+from kvsim.sim.report.page import Head, page
+from kvsim.sim.report.palette import BLUE, LINES, VERMILLION
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from kvsim.calibrate.conversation import Turn
     from kvsim.calibrate.measure.cache_lab import CacheRow, StepRow
 
 
-def write_lab_page(
-    title: str,
-    cache: Sequence[CacheRow],
-    steps: Sequence[StepRow],
-    turns: Sequence[Turn],
-    path: Path,
-) -> None:
-    """Write the tables as curves; the conversation only where there is one."""
-    from plotly.subplots import make_subplots
-
-    titles = ["next token, with and without a KV cache", "decode step against context"]
+def lab_page(
+    title: str, cache: Sequence[CacheRow], steps: Sequence[StepRow], turns: Sequence[Turn]
+) -> Iterator[str]:
+    """Parts of one HTML file; the conversation only where there is one."""
+    charts = [_cache_chart(cache), _step_chart(steps)]
     if turns:
-        titles.append("time per output token over a conversation (from the profile)")
-    figure = make_subplots(rows=len(titles), cols=1, subplot_titles=titles)
+        charts.append(_turn_chart(turns))
+    return page(Head("Cache lab", (("decoder", title),)), charts)
+
+
+def _cache_chart(cache: Sequence[CacheRow]) -> Chart:
     naive = [row for row in cache if row.naive_us is not None]
-    for name, xs, ys in (
-        ("with cache", [r.context for r in cache], [r.cached_us / 1e3 for r in cache]),
-        ("without", [r.context for r in naive], [(r.naive_us or 0.0) / 1e3 for r in naive]),
+    figure = new_figure("context (tokens)", "time of the next token (ms, logarithmic)")
+    for name, colour, times in (
+        ("with cache", BLUE, [(row.context, row.cached_us) for row in cache]),
+        ("without", VERMILLION, [(row.context, row.naive_us) for row in naive]),
     ):
-        figure.add_scatter(x=xs, y=ys, mode="lines+markers", name=name, row=1, col=1)
-    for batch in dict.fromkeys(row.batch for row in steps):
+        figure.add_scatter(
+            x=[context for context, _ in times],
+            y=numbers([time_us / 1e3 for _, time_us in times if time_us is not None]),
+            mode="lines+markers",
+            name=name,
+            line={"color": colour},
+        )
+    figure.update_yaxes(type="log")
+    words = "; ".join(
+        f"{row.context:,} tokens {row.naive_us / row.cached_us:.1f} times as long without"
+        for row in naive
+        if row.naive_us is not None
+    )
+    return Chart(
+        "Next token, with and without a KV cache",
+        figure,
+        "without a cache each token costs as much as reading the whole text again.",
+        f"{words}.",
+    )
+
+
+def _step_chart(steps: Sequence[StepRow]) -> Chart:
+    figure, words = new_figure("context (tokens)", "decode step (ms)"), []
+    batches = dict.fromkeys(row.batch for row in steps)
+    for batch, line in zip(batches, LINES, strict=False):
         chosen = [row for row in steps if row.batch == batch]
         figure.add_scatter(
             x=[row.context for row in chosen],
-            y=[row.step_us / 1e3 for row in chosen],
+            y=numbers([row.step_us / 1e3 for row in chosen]),
             mode="lines+markers",
             name=f"batch {batch}",
-            row=2,
-            col=1,
+            line=line,
         )
-    figure.update_xaxes(title_text="context (tokens)")
-    figure.update_yaxes(title_text="ms", rangemode="tozero")
-    figure.update_yaxes(type="log", row=1, col=1)
-    if turns:
-        figure.add_scatter(
-            x=[turn.number for turn in turns],
-            y=[1e3 * turn.tpot_s for turn in turns],
-            text=[f"context {turn.context:,}" for turn in turns],
-            mode="lines+markers",
-            name="TPOT",
-            row=3,
-            col=1,
-        )
-        figure.update_xaxes(title_text="turn", row=3, col=1)
-    figure.update_layout(title=title, template="plotly_white", height=420 * len(titles))
-    figure.write_html(path, include_plotlyjs=True, div_id="cache-lab")
+        growth = chosen[-1].step_us / chosen[0].step_us
+        words.append(f"batch {batch} {growth:.2f} times from first to last")
+    return Chart(
+        "Decode step against context",
+        figure,
+        "the slope is the cache being read: it is steeper the larger the batch.",
+        f"Growth: {', '.join(words)}.",
+    )
+
+
+def _turn_chart(turns: Sequence[Turn]) -> Chart:
+    figure = new_figure("turn", "time per output token (ms)")
+    figure.add_scatter(
+        x=[turn.number for turn in turns],
+        y=numbers([1e3 * turn.tpot_s for turn in turns]),
+        text=[f"context {turn.context:,}" for turn in turns],
+        mode="lines+markers",
+        name="TPOT",
+        line={"color": BLUE},
+    )
+    return Chart(
+        "Time per output token over a conversation",
+        figure,
+        "a conversation gets slower turn by turn, as its cache grows (from the profile).",
+        f"Turn {turns[0].number} {1e3 * turns[0].tpot_s:.3g} ms, turn {turns[-1].number} "
+        f"{1e3 * turns[-1].tpot_s:.3g} ms.",
+    )

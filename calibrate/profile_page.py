@@ -1,17 +1,27 @@
-"""Measured against fitted: one plotly page of a profile with raw points."""
+"""Measured against fitted: one page of a profile with raw points."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from html import escape
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.calibrate.measure.points import HOLD_OUT
 from kvsim.calibrate.measure.raw_points import point_of
 from kvsim.calibrate.prediction import predicted_us
+from kvsim.sim.report.chart import Chart
+from kvsim.sim.report.figures import new_figure, numbers
+from kvsim.sim.report.page import Head, page
+from kvsim.sim.report.palette import CYCLE, GREY
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
+
+    import plotly.graph_objects as go
 
     from kvsim.sim.profile import Profile
+
+_SYMBOLS: Final = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon")
 
 
 class Compared(NamedTuple):
@@ -41,50 +51,70 @@ def compared_points(profile: Profile) -> list[Compared]:
     return rows
 
 
-def write_profile_page(profile: Profile, path: Path) -> None:
-    """Write times, and the error of each point, by block; hollow marks were held out."""
-    from plotly.subplots import make_subplots
-
+def profile_page(profile: Profile) -> Iterator[str]:
+    """Parts of one HTML file: times, and the error of each point, by block."""
     rows = compared_points(profile)
-    figure = make_subplots(
-        rows=2,
-        cols=1,
-        subplot_titles=("fitted against measured", "error of the fit"),
-        vertical_spacing=0.12,
+    device = profile.measurement.get("setup", {}).get("device", {}).get("product")
+    facts = (
+        ("source", profile.source),
+        ("card", f"{profile.hardware}{f', measured on {device}' if device else ''}"),
+        ("layer", profile.model.name),
+        ("fidelity", profile.fidelity),
     )
-    colours = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
-    blocks = list(dict.fromkeys(row.block for row in rows))
-    for block, colour in zip(blocks, colours, strict=False):
-        for held_out in (False, True):
-            chosen = [row for row in rows if row.block == block and row.held_out == held_out]
-            if not chosen:
-                continue
-            measured = [row.measured_us for row in chosen]
-            errors = [100 * (row.fitted_us / row.measured_us - 1) for row in chosen]
-            marker = {"color": colour, "symbol": "circle-open" if held_out else "circle"}
-            name = f"{block}, held out" if held_out else block
-            for number, values in ((1, [row.fitted_us for row in chosen]), (2, errors)):
-                figure.add_scatter(
-                    x=measured,
-                    y=values,
-                    mode="markers",
-                    marker=marker,
-                    name=name,
-                    legendgroup=name,
-                    showlegend=number == 1,
-                    text=[row.label for row in chosen],
-                    row=number,
-                    col=1,
-                )
+    head = Head(f"{profile.name}: measured against fitted", facts)
+    return page(head, (_times_chart(rows), _errors_chart(rows)))
+
+
+def _times_chart(rows: Sequence[Compared]) -> Chart:
+    figure = new_figure("measured (us, logarithmic)", "fitted (us, logarithmic)", height=480)
+    _add_points(figure, rows, lambda row: row.fitted_us)
     ends = [min(row.measured_us for row in rows), max(row.measured_us for row in rows)]
     figure.add_scatter(
-        x=ends, y=ends, mode="lines", line={"dash": "dot", "color": "#888"}, name="equal", row=1,
-        col=1,
-    )  # fmt: skip
-    figure.update_xaxes(type="log", title_text="measured (us)")
-    figure.update_yaxes(type="log", title_text="fitted (us)", row=1, col=1)
-    figure.update_yaxes(title_text="error (%)", row=2, col=1)
-    figure.update_layout(
-        title=f"{profile.name}: {profile.source}", template="plotly_white", height=900
+        x=ends, y=ends, mode="lines", line={"dash": "dot", "color": GREY}, name="equal"
     )
-    figure.write_html(path, include_plotlyjs=True, div_id="profile")
+    figure.update_xaxes(type="log").update_yaxes(type="log")
+    held = sum(row.held_out for row in rows)
+    return Chart(
+        "Fitted against measured",
+        figure,
+        "points on the dotted line are fitted exactly; hollow marks took no part in the fit.",
+        f"{len(rows)} points, {held} of them held out.",
+    )
+
+
+def _errors_chart(rows: Sequence[Compared]) -> Chart:
+    figure = new_figure("measured (us, logarithmic)", "error of the fit (%)", height=420)
+    _add_points(figure, rows, _error_percent)
+    figure.update_xaxes(type="log")
+    worst = max(rows, key=lambda row: abs(_error_percent(row)))
+    return Chart(
+        "Error of the fit",
+        figure,
+        "a band around zero is noise; a slope or a bend is a term that is missing.",
+        f"Median of absolute errors {median(abs(_error_percent(row)) for row in rows):.1f} %; the "
+        f"worst is {_error_percent(worst):+.1f} % at {worst.block}, {worst.label}.",
+    )
+
+
+def _error_percent(row: Compared) -> float:
+    return 100 * (row.fitted_us / row.measured_us - 1)
+
+
+def _add_points(
+    figure: go.Figure, rows: Sequence[Compared], value: Callable[[Compared], float]
+) -> None:
+    """One kind of mark a block, hollow where held out."""
+    blocks = list(dict.fromkeys(row.block for row in rows))
+    for block, colour, symbol in zip(blocks, CYCLE, _SYMBOLS, strict=False):
+        for held_out in (False, True):
+            chosen = [row for row in rows if row.block == block and row.held_out == held_out]
+            if chosen:
+                figure.add_scatter(
+                    x=numbers([row.measured_us for row in chosen]),
+                    y=numbers([value(row) for row in chosen]),
+                    mode="markers",
+                    marker={"color": colour, "symbol": symbol + "-open" * held_out},
+                    name=escape(f"{block}, held out" if held_out else block),
+                    text=[escape(row.label) for row in chosen],
+                )
+    figure.update_layout(hovermode="closest")

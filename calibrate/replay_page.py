@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.html_page import figure_html, page
+from kvsim.sim.readable import seconds
+from kvsim.sim.report.chart import Chart
+from kvsim.sim.report.figures import laid_out, new_figure, numbers, thinned
+from kvsim.sim.report.page import Head, bullets, page
+from kvsim.sim.report.palette import OURS, THEIRS
+from kvsim.sim.report.tables import table_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,75 +20,117 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.calibrate.measured_run import LoadSeries, MeasuredRun
-    from kvsim.calibrate.replay import Replay
+    from kvsim.calibrate.replay import Replay, Row
+    from kvsim.sim.report.page import Block
 
-THEIRS: Final = "#d1495b"
-OURS: Final = "#1b6ca8"
-_POINTS: Final = 2000
-
-
-def replay_page(run: MeasuredRun, ours: Replay, notes: Sequence[str]) -> Iterator[str]:
-    """Parts of one HTML file; ``notes`` are plain sentences under the title."""
-    title = f"{run.name}: measured and replayed"
-    body = [f"<h1>{escape(title)}</h1>\n"]
-    body += [f'<p class="note">{escape(note)}</p>\n' for note in notes]
-    body += ["<h2>Over time</h2>\n", figure_html(_over_time(run.series, ours.series), 1)]
-    body += ["<h2>Requests, sorted</h2>\n", figure_html(_by_request(run, ours), 2)]
-    return page(title, body)
+_HEADS: Final = ("measured", "kvsim", "error")
+_KINDS: Final = (("measured", THEIRS, "solid"), ("kvsim", OURS, "dash"))
 
 
-def _over_time(theirs: LoadSeries | None, ours: LoadSeries) -> go.Figure:
+def replay_page(
+    run: MeasuredRun, ours: Replay, rows: Sequence[Row], notes: Sequence[str]
+) -> Iterator[str]:
+    """Parts of one HTML file; ``notes`` are sentences, some of them ``label: text``."""
+    parts = [note.partition(": ") for note in notes]
+    facts = tuple((name, text) for name, colon, text in parts if colon)
+    others = [name for name, colon, _ in parts if not colon]
+    head = Head(f"{run.name}: measured and replayed", facts)
+    return page(head, _blocks(run, ours, rows, others))
+
+
+def _blocks(
+    run: MeasuredRun, ours: Replay, rows: Sequence[Row], notes: Sequence[str]
+) -> Iterator[Block]:
+    yield _errors(rows)
+    yield _latency_chart(run, ours)
+    yield from _load_charts(run.series, ours.series)
+    yield bullets("Notes", notes)
+
+
+def _errors(rows: Sequence[Row]) -> str:
+    body = [
+        (f"{row.metric} {row.statistic}", seconds(row.theirs_s), seconds(row.ours_s), _percent(row))
+        for row in rows
+    ]
+    return (
+        '<h2>Ours beside theirs</h2>\n<p class="see"><b>What to see:</b> the signed error of each '
+        "latency.</p>\n" + table_html("Ours beside theirs", ["", *_HEADS], body)
+    )
+
+
+def _percent(row: Row) -> str:
+    return "-" if row.error is None else f"{100 * row.error:+.1f} %"
+
+
+def _load_charts(theirs: LoadSeries | None, ours: LoadSeries) -> Iterator[Chart]:
     """KV use, running and waiting requests."""
-    from plotly.subplots import make_subplots
-
-    titles = ("KV blocks in use, %", "running requests", "waiting requests")
-    figure = make_subplots(rows=3, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.08)
-    for series, name, colour in ((theirs, "measured", THEIRS), (ours, "kvsim", OURS)):
-        if series is None:
-            continue
-        for row, values in enumerate((series.kv_percent, series.running, series.waiting), 1):
-            figure.add_scatter(
-                x=_thin(series.time_s),
-                y=_thin(values),
-                name=name,
-                line={"color": colour, "width": 1.5},
-                legendgroup=name,
-                showlegend=row == 1,
-                row=row,
-                col=1,
-            )
-    figure.update_xaxes(title_text="seconds since the first arrival", row=3, col=1)
-    figure.update_layout(height=720, margin={"t": 40, "r": 10})
-    return figure
-
-
-def _by_request(run: MeasuredRun, ours: Replay) -> go.Figure:
-    """Share of the requests below a latency: TTFT, TPOT, E2E."""
-    from plotly.subplots import make_subplots
-
-    titles = ("TTFT, s", "TPOT, s", "E2E, s")
-    figure = make_subplots(cols=3, shared_yaxes=True, subplot_titles=titles)
-    for place, (theirs, found) in enumerate(
-        ((run.ttft_s(), ours.ttft_s), (run.tpot_s(), ours.tpot_s), (run.e2e_s(), ours.e2e_s)), 1
+    for name, title, unit, see in (
+        ("kv_percent", "KV blocks in use", "% of the pool", "the same pool fills at the same time"),
+        ("running", "Running requests", "requests", "both engines hold as many seats"),
+        ("waiting", "Waiting requests", "requests", "the queues grow and drain together"),
     ):
-        for values, name, colour in ((theirs, "measured", THEIRS), (found, "kvsim", OURS)):
+        figure = new_figure("seconds since the first arrival (s)", unit, height=320)
+        words = []
+        for series, kind in zip((theirs, ours), _KINDS, strict=True):
+            if series is not None:
+                values = getattr(series, name)
+                _add_curve(figure, *thinned(series.time_s, values), kind)
+                words.append(f"{kind[0]} {float(np.max(values, initial=0)):.4g} at most")
+        yield Chart(title, figure, f"whether {see}.", f"{', '.join(words)}.")
+
+
+def _latency_chart(run: MeasuredRun, ours: Replay) -> Chart:
+    """Share of the requests at or below a latency: TTFT, TPOT, E2E."""
+    from plotly.subplots import make_subplots
+
+    pairs = {
+        "TTFT": (run.ttft_s(), ours.ttft_s),
+        "TPOT": (run.tpot_s(), ours.tpot_s),
+        "E2E": (run.e2e_s(), ours.e2e_s),
+    }
+    figure = make_subplots(cols=3, shared_yaxes=True, subplot_titles=[*pairs])
+    for place, (panel, both) in enumerate(pairs.items(), 1):
+        for values, kind in zip(both, _KINDS, strict=True):
             known = np.sort(values[~np.isnan(values)])
-            figure.add_scatter(
-                x=_thin(known),
-                y=_thin(np.arange(1, len(known) + 1) / len(known)),
-                name=name,
-                line={"color": colour, "width": 1.5},
-                legendgroup=name,
-                showlegend=place == 1,
-                row=1,
-                col=place,
-            )
-    figure.update_yaxes(title_text="share of requests", row=1, col=1)
-    figure.update_layout(height=380, margin={"t": 40, "r": 10})
-    return figure
+            shares = 100 * np.arange(1, len(known) + 1) / max(len(known), 1)
+            _add_curve(figure, *thinned(known, shares), kind, panel=panel, place=place)
+    laid_out(figure, "latency (s)", "", height=380)
+    figure.update_yaxes(title_text="requests at or below (%)", col=1)
+    words = (
+        f"{panel} median {seconds(float(np.nanmedian(theirs)))} measured, "
+        f"{seconds(float(np.nanmedian(found)))} replayed"
+        for panel, (theirs, found) in pairs.items()
+        if not (np.isnan(theirs).all() or np.isnan(found).all())
+    )
+    return Chart(
+        "Latencies of the requests",
+        figure,
+        "the closer the two curves, the better the replay; a gap at the top is the tail.",
+        f"{'; '.join(words)}.",
+        wide=True,
+    )
 
 
-def _thin(values: NDArray[np.float64]) -> list[float]:
-    """At most ``_POINTS`` of the values, evenly."""
-    stride = -(-len(values) // _POINTS)
-    return [float(f"{value:.6g}") for value in values[:: max(stride, 1)]]
+def _add_curve(
+    figure: go.Figure,
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    kind: tuple[str, str, str],
+    *,
+    panel: str | None = None,
+    place: int | None = None,
+) -> None:
+    """A curve of theirs or ours; with ``panel``, in its panel."""
+    name, colour, dash = kind
+    where = {} if place is None else {"row": 1, "col": place}
+    figure.add_scatter(
+        x=numbers(x),
+        y=numbers(y),
+        name=name,
+        meta={"panel": panel},
+        mode="lines",
+        line={"color": colour, "width": 1.5, "dash": dash},
+        legendgroup=name,
+        showlegend=place in (None, 1),
+        **where,
+    )

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, print, draw."""
     from dataclasses import replace
 
-    from kvsim.calibrate.cache_lab_page import write_lab_page
+    from kvsim.calibrate.cache_lab_page import lab_page
     from kvsim.calibrate.calibration import DEFAULT_MODELS, ELEMENT_BYTES
     from kvsim.calibrate.decoder_shape import decoder_shape, make_decoder
     from kvsim.calibrate.measure.cache_lab import (
@@ -70,7 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.calibrate.measure.timing import timer_of
     from kvsim.cli.table import wrapped
     from kvsim.sim.models import load_model
+    from kvsim.sim.report.page_file import check_page_place, write_page
 
+    out = Path(arguments.out)
+    check_page_place(out)
     device = find_device(arguments.device)
     model = load_model(arguments.model or DEFAULT_MODELS[device.type])
     shape = decoder_shape(model)
@@ -101,8 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     print("\n".join(lab_lines(cache, steps, shape, ELEMENT_BYTES[dtype])))
     if turns:
         print("\n".join(_turn_lines(turns)))
-    out = Path(arguments.out)
-    write_lab_page(title, cache, steps, turns, out)
+    write_page(lab_page(title, cache, steps, turns), out)
     print(f"\npage: {out}")
     return 0
 
@@ -112,7 +114,8 @@ def lab_lines(
 ) -> list[str]:
     """Two tables: next token with and without a cache, decode step against context."""
     from kvsim.calibrate.measure.cache_lab import growth_by_bytes
-    from kvsim.cli.table import seconds, table
+    from kvsim.cli.table import table
+    from kvsim.sim.readable import seconds
 
     rows = [("next token at", "with cache", "without", "times as long")]
     for row in cache:
@@ -148,7 +151,8 @@ def _turns(profile: str | None, model: str | None) -> list[Turn]:
 
 
 def _turn_lines(turns: Sequence[Turn]) -> list[str]:
-    from kvsim.cli.table import seconds, table
+    from kvsim.cli.table import table
+    from kvsim.sim.readable import seconds
 
     shown = [turn for turn in turns if turn.number in (1, 10, 20, 30, 40, 50)]
     rows = [("turn, all layers", "context", "TPOT")]

@@ -86,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(fit: EndpointFit) -> list[str]:
-    from kvsim.cli.table import number, table, wrapped
+    from kvsim.cli.table import table, wrapped
+    from kvsim.sim.readable import number
 
     rows = [["term", "", "fitted", "+-"]]
     for terms, part in ((_TTFT, fit.ttft), (_ITL, fit.itl)):

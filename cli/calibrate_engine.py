@@ -92,7 +92,8 @@ def _step_form(
 
 
 def _lines(measured: MeasuredRun, form: StepForm, loads: Loads, unseen: HoldOut) -> list[str]:
-    from kvsim.cli.table import number, table, wrapped
+    from kvsim.cli.table import table, wrapped
+    from kvsim.sim.readable import number
 
     rows = "steps" if measured.steps else "steps, between tokens"
     if not measured.steps and measured.token_times_s is None:

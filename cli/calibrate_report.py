@@ -27,13 +27,14 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw."""
-    from kvsim.calibrate.profile_page import write_profile_page
+    from kvsim.calibrate.profile_page import profile_page
     from kvsim.cli.fit_table import error_lines
     from kvsim.sim.profile_file import load_profile
+    from kvsim.sim.report.page_file import write_page
 
     path = Path(arguments.profile)
     profile = load_profile(path)
     out = Path(arguments.out) if arguments.out else path.with_suffix(".html")
-    write_profile_page(profile, out)
+    write_page(profile_page(profile), out)
     print("\n".join([*error_lines(profile), "", f"page: {out}"]))
     return 0

@@ -6,7 +6,8 @@ import statistics
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.fit_table import error_lines
-from kvsim.cli.table import number, seconds, table, wrapped
+from kvsim.cli.table import table, wrapped
+from kvsim.sim.readable import number, seconds
 
 if TYPE_CHECKING:
     from kvsim.calibrate.calibration import Calibration

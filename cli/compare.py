@@ -179,17 +179,17 @@ def _write(
     result: Comparison, published: Published | None, folder: Path | None, *, as_json: bool
 ) -> None:
     """Write the folder, then print the document or the table."""
-    from kvsim.cli.compare_page import page_parts
     from kvsim.cli.compare_table import comparison_lines
     from kvsim.cli.published_table import published_lines
     from kvsim.sim.comparison_file import write_comparison
+    from kvsim.sim.report.comparison_page import comparison_page
     from kvsim.sim.run_folder import to_json
 
     document = result.to_json()
     if published is not None:
         document["published"] = published.to_json()
     if folder is not None:
-        write_comparison(document, page_parts(result, published), folder)
+        write_comparison(document, comparison_page(result, published), folder)
     if as_json:
         print(to_json(document), end="")
     elif published is not None:

@@ -76,7 +76,8 @@ def _trace_of(manifest: dict[str, Any], folder: Path, given: str | None) -> Trac
 
 
 def _lines(found: Explanation) -> list[str]:
-    from kvsim.cli.table import number, table
+    from kvsim.cli.table import table
+    from kvsim.sim.readable import number
 
     total = sum(found.hits.values())
     rows: list[tuple[str, ...]] = [("prompt tokens of admitted requests", "tokens", "share")]
@@ -98,7 +99,7 @@ def _lines(found: Explanation) -> list[str]:
 
 
 def _pairs(cells: list[tuple[float, float]]) -> list[str]:
-    from kvsim.cli.table import seconds
+    from kvsim.sim.readable import seconds
 
     return [text for part, whole in cells for text in (seconds(part), _share(part, whole))]
 

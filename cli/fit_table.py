@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.cli.table import number, wrapped
+from kvsim.cli.table import wrapped
+from kvsim.sim.readable import number
 
 if TYPE_CHECKING:
     from kvsim.calibrate.fit import Calibration

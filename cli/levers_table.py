@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.table import number, seconds, wrapped
+from kvsim.cli.table import wrapped
 from kvsim.sim.attention_levers import LENGTHS, READ_AT
+from kvsim.sim.readable import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsim.cli.completion import FILES
@@ -39,6 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--match-log", metavar="FILE", help="vLLM start-up log to show beside ours"
     )
     group.add_argument("--levers", action="store_true", help="what each lever on KV memory buys")
+    group.add_argument("--html", metavar="FILE", help="write a page: memory, requests that fit")
     group.add_argument("--json", action="store_true", help="print JSON")
     for option in (config, trace, log):
         option.complete = FILES  # type: ignore[attr-defined]  # read by shtab
@@ -47,10 +49,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and print; 2 where not even one block fits."""
-    from kvsim.cli.plan_request import plan_request, plan_scenario, read_log, trace_lengths
+    from kvsim.cli.plan_request import (
+        check_html,
+        plan_request,
+        plan_scenario,
+        read_log,
+        trace_lengths,
+    )
     from kvsim.sim.pool import PoolTooSmallError, plan
     from kvsim.sim.pool_document import plan_document
 
+    check_html(arguments)
     log = read_log(arguments)
     scenario = plan_scenario(arguments, log)
     request, notes = plan_request(arguments, scenario, log)
@@ -65,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     document["swap"] = _swap(scenario, request, pool)
     document["log"] = _match(request, pool, log)
     document["notes"] += notes
+    _write_html(arguments, document, pool)
     if arguments.json:
         _print_json(document)
     else:
@@ -149,6 +159,7 @@ def _show_too_small(
 
     document = too_small_document(request, error)
     document["notes"] += notes
+    _write_html(arguments, document, None)
     if arguments.json:
         _print_json(document)
     else:
@@ -157,6 +168,15 @@ def _show_too_small(
         print("\n".join(_named(arguments, scenario) + too_small_lines(document)))
     print(f"kvsim: {error}", file=sys.stderr)
     return 2
+
+
+def _write_html(arguments: argparse.Namespace, document: dict[str, Any], pool: Pool | None) -> None:
+    if arguments.html is None:
+        return
+    from kvsim.sim.report.page_file import write_page
+    from kvsim.sim.report.plan_page import plan_page
+
+    write_page(plan_page(document, pool), Path(arguments.html))
 
 
 def _named(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:

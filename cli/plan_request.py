@@ -44,6 +44,17 @@ def plan_scenario(arguments: argparse.Namespace, log: StartupLog | None) -> Scen
     return scenario.with_values({"engine.pipeline_parallel_size": plain_number(arguments.pp)})
 
 
+def check_html(arguments: argparse.Namespace) -> None:
+    """Refuse, before any work, a place of ``--html`` that cannot hold a page."""
+    if arguments.html is None:
+        return
+    if arguments.levers:
+        raise ValueError("--levers prints a table of its own: leave --html out")
+    from kvsim.sim.report.page_file import check_page_place
+
+    check_page_place(Path(arguments.html))
+
+
 def _bundled(name: str, log: str) -> str:
     """Bundled model or file that the name in a log means."""
     from kvsim.sim.models import find_bundled

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.cli.plan_terms import FIRST, amount, labelled, rank_lines, term_lines
-from kvsim.cli.table import WIDTH, cell, seconds, table, wrapped
+from kvsim.cli.plan_terms import FIRST, labelled, rank_lines, term_lines
+from kvsim.cli.table import WIDTH, cell, table, wrapped
+from kvsim.sim.readable import amount, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

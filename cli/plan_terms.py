@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.cli.table import number, table, wrapped
+from kvsim.cli.table import table, wrapped
+from kvsim.sim.readable import amount, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,22 +15,12 @@ if TYPE_CHECKING:
 FIRST: Final = 22
 """Width of the labels on the left."""
 _GIB: Final = 2**30
-_LEAST: Final = 0.095
-"""Smallest amount of a unit that is shown in it."""
 _TERM_NAMES: Final = {"kv": "KV", "non_torch": "non-torch"}
 
 
 def labelled(label: str, text: str) -> list[str]:
     """Lines of one fact, its label on the left."""
     return wrapped(label, text, first_width=FIRST)
-
-
-def amount(num_bytes: float) -> str:
-    """Amount in GiB, in MiB or KiB where it is small."""
-    for unit, size in (("GiB", _GIB), ("MiB", 2**20)):
-        if abs(num_bytes) >= _LEAST * size or not num_bytes:
-            return f"{num_bytes / size:,.2f} {unit}"
-    return f"{num_bytes / 2**10:,.2f} KiB"
 
 
 def term_lines(document: Document) -> list[str]:

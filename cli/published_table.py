@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.table import number, wrapped
+from kvsim.cli.table import wrapped
+from kvsim.sim.readable import number, published_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ def _table_lines(table: PublishedTable) -> list[str]:
     indent = _NAME + _KIND
     lines = [table.title, (" " * indent + _cells(table.columns)).rstrip()]
     for line in table.lines:
-        paper = _cells([figure(value) for value in line.paper])
+        paper = _cells([published_number(value) for value in line.paper])
         ours = _cells([number(value) for value in line.kvsim])
         lines += [
             f"{line.name:<{_NAME}}{'paper':<{_KIND}}{paper}",
@@ -47,13 +48,6 @@ def _table_lines(table: PublishedTable) -> list[str]:
             shown = _cells(["-" if value is None else f"{value:+.2f}" for value in differences])
             lines.append(f"{'':<{_NAME}}{'difference':<{_KIND}}{shown}")
     return lines
-
-
-def figure(value: float | tuple[float, float] | None) -> str:
-    """A published number or range."""
-    if isinstance(value, tuple):
-        return f"{value[0]:g} to {value[1]:g}"
-    return "-" if value is None else f"{value:g}"
 
 
 def _cells(cells: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kvsim.cli.table import seconds, table, wrapped
+from kvsim.cli.table import table, wrapped
+from kvsim.sim.readable import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.cli.table import number, table, wrapped
+from kvsim.cli.table import table, wrapped
+from kvsim.sim.readable import number
 from kvsim.traces.reuse import DEFINITIONS
 from kvsim.traces.reuse.ceiling import SessionReuse, ceiling_by_session
 from kvsim.traces.trace import TraceError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.cli.table import number, seconds, table, wrapped
+from kvsim.cli.table import table, wrapped
 from kvsim.sim.memory_shares import STATES
+from kvsim.sim.readable import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

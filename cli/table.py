@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 80
 _WITH_UNIT: Final = re.compile(r"(\d) (s|ms|us|%|GiB|MiB|KiB)(?!\w)")
-_ROUNDS_TO_1000: Final = 999.5
 _GLUE: Final = "\u00a0"  # keeps a number and its unit on one line
 
 
@@ -47,34 +46,3 @@ def wrapped(
         break_on_hyphens=False,
     )
     return [line.replace(_GLUE, " ") for line in lines] or [label]
-
-
-def number(value: object, digits: int = 4) -> str:
-    """Readable number: ``12,345``, ``0.01234``, ``-`` for ``None``."""
-    if value is None:
-        return "-"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if not isinstance(value, float):
-        raise TypeError(f"{value!r} is no number")
-    if value == 0:
-        return "0"
-    if abs(value) >= 10 ** (digits - 1):
-        return f"{value:,.0f}"
-    if abs(value) < 1e-4:
-        return f"{value:.{digits - 1}e}"
-    return f"{value:.{digits}g}"
-
-
-def seconds(value: object) -> str:
-    """Readable duration of seconds: ``350 us``, ``12.3 ms``, ``4.56 s``, ``1,234 s``."""
-    if value is None:
-        return "-"
-    if not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} is no number of seconds")
-    if value == 0:
-        return "0 s"
-    for scale, unit in ((1e6, "us"), (1e3, "ms")):
-        if value * scale < _ROUNDS_TO_1000:
-            return f"{value * scale:.3g} {unit}"
-    return f"{value:.3g} s" if value < _ROUNDS_TO_1000 else f"{value:,.0f} s"

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def write_output(trace: Trace, arguments: argparse.Namespace) -> None:
     """Write ``OUT`` and say how much it holds."""
-    from kvsim.cli.table import number
+    from kvsim.sim.readable import number
     from kvsim.traces import write_trace
 
     write_trace(trace, Path(arguments.out))

@@ -62,7 +62,8 @@ def _print_json(trace: Trace, statistics: Statistics) -> None:
 
 def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
     """Lines of the table and the histogram, 80 columns."""
-    from kvsim.cli.table import number, seconds, table, wrapped
+    from kvsim.cli.table import table, wrapped
+    from kvsim.sim.readable import number, seconds
 
     counts = f"{number(statistics.rows)} rows, {number(statistics.requests)} requests"
     for name in ("failed", "skipped"):

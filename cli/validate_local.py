@@ -71,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def result_lines(result: LocalResult, cost: str) -> list[str]:
     """Real beside simulated, with signed errors."""
-    from kvsim.cli.table import seconds, table, wrapped
+    from kvsim.cli.table import table, wrapped
+    from kvsim.sim.readable import seconds
 
     real, ours = result.real, result.simulated
     rows = [("", "real", "simulated", "error")]

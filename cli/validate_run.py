@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from kvsim.calibrate.measured_run import MeasuredRun
-    from kvsim.calibrate.replay import Replay
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.profile_cost import ProfileCost
@@ -57,10 +55,14 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Replay, compare, print."""
     from kvsim.calibrate.replay import compare, replay, replay_trace
+    from kvsim.calibrate.replay_page import replay_page
     from kvsim.calibrate.run_logs import read_measured
     from kvsim.cli.replay_table import print_json, print_table
+    from kvsim.sim.report.page_file import check_page_place, write_page
     from kvsim.traces import read_trace
 
+    if arguments.html is not None:
+        check_page_place(Path(arguments.html))
     measured = read_measured(Path(arguments.measured))
     ids = None if arguments.trace is None else read_trace(arguments.trace)
     trace = replay_trace(measured, ids)
@@ -74,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     notes = [*_head(measured, config, cost), *_ids_note(measured, arguments), *notes]
     rows = compare(measured, ours)
     if arguments.html is not None:
-        _write_page(Path(arguments.html), measured, ours, notes)
+        write_page(replay_page(measured, ours, rows, notes), Path(arguments.html))
     if arguments.json:
         print_json(measured, ours, rows, notes)
     else:
@@ -206,10 +208,3 @@ def _ids_note(measured: MeasuredRun, arguments: argparse.Namespace) -> list[str]
     if arguments.trace is None and not measured.shared_prefix_tokens:
         return ["prefixes: none shared, as the log has no tokens (--trace names a trace with ids)"]
     return []
-
-
-def _write_page(path: Path, measured: MeasuredRun, ours: Replay, notes: Sequence[str]) -> None:
-    from kvsim.calibrate.replay_page import replay_page
-
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(replay_page(measured, ours, notes))

@@ -21,7 +21,11 @@ Shares = dict[str, float] | None
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario's result; ``views`` are over the time in which requests waited."""
+    """One scenario's result; ``views`` are over the time in which requests waited.
+
+    ``verified`` says how the rules were checked (``None``: no engine's), ``cost`` where step times
+    come from and how many steps lay outside the measured range.
+    """
 
     name: str
     trace: str
@@ -31,6 +35,8 @@ class Row:
     metrics: dict[str, Any]
     verdict: dict[str, Any]
     notes: list[str]
+    verified: str | None
+    cost: dict[str, Any]
 
     def to_json(self) -> dict[str, object]:
         """Plain dict of all fields."""
@@ -57,6 +63,8 @@ def row_of(name: str, run: Run) -> Row:
         metrics=_metrics(summary, run),
         verdict=summary["verdict"],
         notes=summary["notes"],
+        verified=summary["scenario"]["verified"],
+        cost=summary["cost"],
     )
 
 

@@ -18,7 +18,8 @@ import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
 from kvsim.sim.engine_choice import can_leap, leaper_of
-from kvsim.sim.recorder import MAX_FLIPS, Recorder
+from kvsim.sim.queue_clock import MAX_FLIPS
+from kvsim.sim.recorder import Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.samples import Samples
 from kvsim.sim.session_driver import SessionDriver

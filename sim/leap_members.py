@@ -130,7 +130,7 @@ class LeapMembers(LeapState):
             late_in = self._v - 1 if self._lag and member.joined_at else None
             self._listener.preempted(member.index, lost, late_in)
         self._give_up(member, published, now_ps)
-        self.recorder.preempted(member.index, lost)
+        self.recorder.preempted(member.index, now_ps, lost)
         member.order, member.preempted = -1, True
         member.computed = member.joined_at = 0
         self._waiting.appendleft(member.index)

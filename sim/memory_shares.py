@@ -1,7 +1,7 @@
 """KV memory by what it holds: ten primitives and six states that add up to the pool.
 
-The engine records integrals of a few counts (``recorder.MEMORY``); this module turns them into
-bytes. Everything is exact integer arithmetic until a share is printed, and printed shares are
+The engine records integrals of a few counts (``memory_integrals.MEMORY``); this module turns them
+into bytes. Everything is exact integer arithmetic until a share is printed, and printed shares are
 rounded so that they still add up to 100 (largest remainder).
 
     pool   = usable blocks + null block + remainder

@@ -12,18 +12,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.sim import memory_shares
+from kvsim.sim.memory_integrals import HOST
 from kvsim.sim.phases import Phases, Windows, summarise
 from kvsim.sim.prediction import prediction_quality
-from kvsim.sim.recorder import (
-    ABORTED,
-    CAUSES,
-    FINISHED,
-    HOST,
-    NOT_SENT,
-    REFUSALS_KEPT,
-    REFUSED,
-    UNFINISHED,
-)
+from kvsim.sim.queue_clock import CAUSES
+from kvsim.sim.recorder import ABORTED, FINISHED, NOT_SENT, REFUSALS_KEPT, REFUSED, UNFINISHED
 from kvsim.sim.request_columns import PS_PER_S, RequestColumns
 from kvsim.sim.verdict import judge
 from kvsim.sim.waiting import summarise_waiting

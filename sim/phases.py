@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.recorder import HOST
+from kvsim.sim.memory_integrals import HOST
+from kvsim.sim.queue_clock import CAUSES
+from kvsim.sim.recorder import COPYING
 from kvsim.sim.request_columns import PS_PER_S
 
 if TYPE_CHECKING:
@@ -30,13 +32,18 @@ _FULL_SHARE: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Mean numbers of running and waiting requests, and of blocks on the host, per window."""
+    """Means over each window: running and waiting requests, blocks on the host, copying.
+
+    ``waiting_by_cause`` adds up to ``waiting``; ``copying`` is the share of time.
+    """
 
     start_ps: NDArray[np.int64]
     covered_ps: NDArray[np.int64]
     running: NDArray[np.float64]
     waiting: NDArray[np.float64]
+    waiting_by_cause: dict[str, NDArray[np.float64]]
     host_blocks: NDArray[np.float64]
+    copying: NDArray[np.float64]
 
     @staticmethod
     def of(recorder: Recorder) -> Windows:
@@ -46,16 +53,20 @@ class Windows:
         while num > 1 and covered[num - 1] == 0:
             num -= 1
 
-        def mean(name: str) -> NDArray[np.float64]:
-            pairs = zip(recorder.windows[name][:num], covered[:num], strict=True)
+        def mean(*names: str) -> NDArray[np.float64]:
+            columns = (recorder.windows[name][:num] for name in names)
+            totals = map(sum, zip(*columns, strict=True))
+            pairs = zip(totals, covered[:num], strict=True)
             return np.array([total / ps if ps else 0.0 for total, ps in pairs])
 
         return Windows(
             start_ps=np.arange(num, dtype=np.int64) * recorder.width_ps,
             covered_ps=np.array(covered[:num], dtype=np.int64),
             running=mean("running"),
-            waiting=mean("waiting"),
+            waiting=mean(*CAUSES),
+            waiting_by_cause={cause: mean(cause) for cause in CAUSES},
             host_blocks=mean(HOST),
+            copying=mean(COPYING),
         )
 
     def mean_between(self, values: NDArray[np.float64], start_ps: int, end_ps: int) -> float:

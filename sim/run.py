@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.driver import EngineRun
+    from kvsim.sim.report.run_plots import RunPlots
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -150,6 +151,13 @@ class Run:
         import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
 
         return pd.DataFrame(series_table(self.engine.recorder, self.setup.pool))
+
+    @property
+    def plot(self) -> RunPlots:
+        """The charts of the page as plotly figures: ``run.plot.kv()``, ``.queue()``, ..."""
+        from kvsim.sim.report.run_plots import RunPlots  # noqa: PLC0415 - needs plotly
+
+        return RunPlots(self)
 
     def save(self, folder: str | Path) -> None:
         """Write the run folder; see :func:`kvsim.sim.run_folder.write_run`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kvsim.sim.ctrl_c import ctrl_c_delayed
-from kvsim.sim.report import report_html
+from kvsim.sim.report.run_page import run_page
 from kvsim.sim.run_place import MANIFEST, SCHEMA, check_run_folder, draft_name, naming_folder
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario_loader import scenario_to_dict
@@ -146,7 +146,7 @@ def _write_series(run: Run, path: Path) -> None:
 
 def _write_report(run: Run, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(report_html(run))
+        file.writelines(run_page(run))
 
 
 def _arrow(

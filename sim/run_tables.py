@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsim.sim import memory_shares
+from kvsim.sim.memory_integrals import CONTIGUOUS, MEMORY
 from kvsim.sim.phases import Windows
-from kvsim.sim.recorder import CONTIGUOUS, MEMORY
+from kvsim.sim.recorder import PREEMPTIONS, SWAPPED_IN, SWAPPED_OUT
 from kvsim.sim.request_columns import PS_PER_S, STATUS_NAMES, RequestColumns
 
 if TYPE_CHECKING:
@@ -53,7 +54,11 @@ def request_table(
 def series_table(
     recorder: Recorder, pool: PoolShape
 ) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
-    """Columns of the time windows, by name: mean bytes by state and on the host, requests."""
+    """Columns of the time windows, by name: mean requests and bytes, events and moved bytes.
+
+    The mean waiting requests by cause (``waiting_seats``, ...) add up to ``waiting``. Bytes are
+    means by state and on the host, but those ``swapped_out`` and ``swapped_in`` are sums.
+    """
     windows = Windows.of(recorder)
     table: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {
         "start_s": windows.start_ps / PS_PER_S,
@@ -61,6 +66,9 @@ def series_table(
         "running": windows.running,
         "waiting": windows.waiting,
     }
+    for cause, requests in windows.waiting_by_cause.items():
+        table[f"waiting_{cause.replace(' ', '_')}"] = requests
+    table["preemptions"] = _counts(recorder, PREEMPTIONS, windows)
     rows = []
     for index, covered_ps in enumerate(windows.covered_ps.tolist()):
         totals = {name: recorder.windows[name][index] for name in (*MEMORY, *CONTIGUOUS)}
@@ -71,4 +79,11 @@ def series_table(
     for position, name in enumerate(memory_shares.STATES):
         table[f"{name}_bytes"] = means[:, position]
     table["host_bytes"] = windows.host_blocks * pool.block_bytes
+    for column, name in (("swapped_out_bytes", SWAPPED_OUT), ("swapped_in_bytes", SWAPPED_IN)):
+        table[column] = _counts(recorder, name, windows) * pool.block_bytes
+    table["copying_share"] = windows.copying
     return table
+
+
+def _counts(recorder: Recorder, name: str, windows: Windows) -> NDArray[np.int64]:
+    return np.array(recorder.windows[name][: len(windows.start_ps)], dtype=np.int64)

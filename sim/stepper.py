@@ -290,12 +290,12 @@ class Stepper:
         )
         if not self.config.keeps_everything:
             duration_ps += self._note_scores(items)
+        start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
         if self._link is not None:
-            duration_ps = self._with_copies(step, duration_ps)
+            duration_ps = self._with_copies(step, start_ps, duration_ps)
         duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
         recorder.num_steps += 1
         recorder.num_steps_outside += not inside
-        start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
         flight = Flight(step, items, now_ps, start_ps, start_ps + duration_ps)
         self._in_flight.append(flight)
         if self._listener is not None:
@@ -314,12 +314,12 @@ class Stepper:
         for preemption in step.preempted:
             victim = preemption.sequence
             if preemption.swapped_blocks:
-                recorder.swapped_out(victim.index, preemption.swapped_blocks)
+                recorder.swapped_out(victim.index, now_ps, preemption.swapped_blocks)
             else:
-                recorder.preempted(victim.index, preemption.computed)
+                recorder.preempted(victim.index, now_ps, preemption.computed)
             self._release_account(victim, preemption.computed, now_ps)
         for sequence, num_blocks, hit_tokens in step.swapped_in:
-            recorder.swapped_in_blocks += num_blocks
+            recorder.swapped_in(now_ps, num_blocks)
             sequence.last_block_ps = now_ps
             self._judge(sequence, hit_tokens)
 
@@ -381,13 +381,13 @@ class Stepper:
         if judgement is not None:
             self.recorder.judged(swapped=judgement.swapped, right=judgement.right)
 
-    def _with_copies(self, step: ScheduledStep, duration_ps: int) -> int:
+    def _with_copies(self, step: ScheduledStep, start_ps: int, duration_ps: int) -> int:
         """Duration of a step with the blocks that it moves to the host and back."""
         assert self._link is not None
         out = sum(preemption.swapped_blocks for preemption in step.preempted)
         back = sum(swap_in.num_blocks for swap_in in step.swapped_in)
         copying_ps = self._link.copy_ps(out) + self._link.copy_ps(back)
-        self.recorder.copying_ps += copying_ps
+        self.recorder.copying(start_ps, start_ps + copying_ps)
         return self._link.step_ps(duration_ps, copying_ps)
 
     def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:

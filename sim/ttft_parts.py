@@ -4,7 +4,7 @@
        |  queue (cause)  |  prefill | between | prefill | preempted | prefill |
        |<--------------------------- TTFT ------------------------------------>|
 
-``queue`` is split by what refused the queue's head at that time (``recorder.CAUSES``); ``prefill``
+``queue`` is split by what refused the queue's head (``queue_clock.CAUSES``); ``prefill``
 are the steps that compute a part of the request; ``between chunks`` the steps, or ends of steps,
 of others while it is admitted; ``preempted`` the time out of the engine before its first token.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.recorder import CAUSES
+from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.schedule_listener import ScheduleListener
 
 if TYPE_CHECKING:

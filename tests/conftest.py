@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.browser import browser  # noqa: F401 - a fixture for all
+
 _SLOW_DATA = [HealthCheck.too_slow]  # says how busy the machine is, not whether the code is right
 settings.register_profile("dev", deadline=None)
 settings.register_profile(

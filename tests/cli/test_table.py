@@ -2,7 +2,8 @@
 
 import pytest
 
-from kvsim.cli.table import number, seconds, table, wrapped
+from kvsim.cli.table import table, wrapped
+from kvsim.sim.readable import number, seconds
 
 
 @pytest.mark.parametrize(

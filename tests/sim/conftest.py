@@ -66,7 +66,7 @@ def three_requests() -> tuple[Trace, Recorder]:
     recorder.admitted(1, 110 * MS, 16, resumed=False)
     recorder.first_token_ps[1] = 210 * MS
     recorder.gaps.add(40 * MS, 1)
-    recorder.preempted(1, 62)
+    recorder.preempted(1, 210 * MS, 62)
     recorder.admitted(1, 260 * MS, 48, resumed=True)
     recorder.stall(1, 60 * MS)
     recorder.finished(1, 310 * MS, 3)

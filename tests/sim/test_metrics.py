@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kvsim.sim.metrics import summarise_run, sustained_rate
+from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.run_tables import series_table
 from kvsim.sim.scenario_tables import Slo
@@ -97,10 +98,11 @@ def test_no_slo_no_goodput(three_requests: Run3, pool: PoolShape) -> None:
 def test_host_memory_is_an_account_of_its_own(three_requests: Run3, pool: PoolShape) -> None:
     trace, recorder = three_requests
     before = summary_of(three_requests, pool)["memory"]
-    recorder.swapped_out(1, 5)
+    recorder.swapped_out(1, 110 * MS, 5)
     recorder.host(110 * MS, 265 * MS, 5)
-    recorder.swapped_in_blocks = 4
-    recorder.copying_ps, recorder.peak_host_blocks, recorder.num_host_full = 7 * MS, 5, 2
+    recorder.swapped_in(260 * MS, 4)
+    recorder.copying(110 * MS, 117 * MS)
+    recorder.peak_host_blocks, recorder.num_host_full = 5, 2
     recorder.judged(swapped=True, right=True)
     recorder.judged(swapped=True, right=False)
     recorder.judged(swapped=False, right=True)
@@ -128,6 +130,25 @@ def test_host_memory_is_an_account_of_its_own(three_requests: Run3, pool: PoolSh
     series = series_table(recorder, pool)
     held = np.asarray(series["host_bytes"]) * np.asarray(series["seconds"])
     assert held.sum() == pytest.approx(5 * 0.155 * 1600)
+    assert np.asarray(series["copying_share"]) @ series["seconds"] == pytest.approx(0.007)
+    for column, num_bytes, at_s in (("out", 8000, 0.110), ("in", 6400, 0.260)):
+        moved = np.asarray(series[f"swapped_{column}_bytes"])
+        (window,) = np.flatnonzero(moved)
+        assert moved[window] == num_bytes
+        assert 0 <= at_s - series["start_s"][window] < series["seconds"][window]
+
+
+def test_series_tell_when_and_why_requests_waited(three_requests: Run3, pool: PoolShape) -> None:
+    series = series_table(three_requests[1], pool)
+    waited = {cause: series[f"waiting_{cause.replace(' ', '_')}"] for cause in CAUSES}
+    assert np.asarray(sum(waited.values())) == pytest.approx(series["waiting"])
+    seconds = np.asarray(series["seconds"])
+    assert waited["blocks"] @ seconds == pytest.approx(0.42)
+    first = int(0.1 // series["start_s"][1])  # the window in which the wait begins
+    assert not waited["blocks"][:first].any()
+    assert waited["blocks"][first + 1 :] == pytest.approx(2)
+    assert series["preemptions"].sum() == 1
+    assert series["preemptions"][int(0.21 // series["start_s"][1])] == 1
 
 
 def test_events(three_requests: Run3, pool: PoolShape) -> None:

@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvsim.sim.memory_integrals import MEMORY
+from kvsim.sim.queue_clock import CAUSES, MAX_FLIPS
 from kvsim.sim.recorder import (
-    CAUSES,
     FINISHED,
-    FIRST_WIDTH_PS,
-    MAX_FLIPS,
-    MAX_WINDOWS,
-    MEMORY,
+    PREEMPTIONS,
     REFUSED,
+    SWAPPED_IN,
+    SWAPPED_OUT,
     UNFINISHED,
     Recorder,
 )
+from kvsim.sim.time_windows import FIRST_WIDTH_PS, MAX_WINDOWS
 
 SHORT = st.integers(0, 3 * FIRST_WIDTH_PS)
 LONG = st.integers(0, 40 * MAX_WINDOWS * FIRST_WIDTH_PS)  # the width doubles, several times at once
@@ -34,6 +35,7 @@ class Event:
     num_waiting: int
     cause: str
     never: tuple[int, int] | None  # (slots, how many events ago the block was taken)
+    num_out: int  # blocks of a victim that goes to the host
 
 
 EVENTS = st.lists(
@@ -43,6 +45,7 @@ EVENTS = st.lists(
         memory=st.tuples(SLOTS, SLOTS, SLOTS, SLOTS, SLOTS),
         num_waiting=st.integers(0, 3),
         cause=st.sampled_from(CAUSES),
+        num_out=st.integers(0, 2),
         never=st.one_of(st.none(), st.tuples(SLOTS, st.integers(1, 5))),
     ),
     max_size=25,
@@ -54,6 +57,7 @@ class Brute:
 
     def __init__(self) -> None:
         self.stretches: list[tuple[str, int, int, int]] = []  # name, from, to, amount
+        self.counts: list[tuple[str, int, int]] = []  # name, when, amount
         self.waiting: list[tuple[int, int]] = []  # stretches in which requests waited
 
     def windows(self, name: str, width_ps: int, num: int) -> list[int]:
@@ -63,6 +67,9 @@ class Brute:
                 for window in range(start_ps // width_ps, (end_ps - 1) // width_ps + 1):
                     upto_ps = min(end_ps, (window + 1) * width_ps)
                     sums[window] += amount * (upto_ps - max(start_ps, window * width_ps))
+        for other, at_ps, amount in self.counts:
+            if other == name:
+                sums[at_ps // width_ps] += amount
         return sums
 
     def total(self, name: str) -> int:
@@ -82,7 +89,7 @@ class Brute:
 
 
 def replayed(events: list[Event]) -> tuple[Recorder, Brute]:
-    recorder, brute = Recorder(0), Brute()
+    recorder, brute = Recorder(1), Brute()
     times = [0]
     num_waiting, cause = 0, CAUSES[0]
     for event in events:
@@ -92,7 +99,6 @@ def replayed(events: list[Event]) -> tuple[Recorder, Brute]:
         for name, amount in zip(names, event.memory, strict=True):
             brute.stretches.append((name, start_ps, now_ps, amount))
         brute.stretches.append(("window", start_ps, now_ps, 1))
-        brute.stretches.append(("waiting", start_ps, now_ps, num_waiting))
         brute.stretches.append((cause, start_ps, now_ps, num_waiting))
         if num_waiting:
             brute.waiting.append((start_ps, now_ps))
@@ -102,6 +108,11 @@ def replayed(events: list[Event]) -> tuple[Recorder, Brute]:
             taken_ps = times[max(len(times) - 1 - ago, 0)]
             recorder.never(taken_ps, now_ps, slots)
             brute.stretches.append(("never", taken_ps, now_ps, slots))
+        if event.num_out:
+            recorder.swapped_out(0, now_ps, event.num_out)
+            recorder.swapped_in(now_ps, event.num_out)
+            brute.counts += [(PREEMPTIONS, now_ps, 1)]
+            brute.counts += [(name, now_ps, event.num_out) for name in (SWAPPED_OUT, SWAPPED_IN)]
         num_waiting, cause = event.num_waiting, event.cause
         recorder.queue(now_ps, num_waiting, cause)
         recorder.set_waiting(now_ps, num_waiting > 0)
@@ -115,13 +126,16 @@ def test_windows_against_every_event(events: list[Event]) -> None:
     end_ps = sum(event.ps for event in events)
     assert recorder.end_ps == end_ps
     assert end_ps <= width_ps * MAX_WINDOWS
-    assert width_ps == FIRST_WIDTH_PS or end_ps > width_ps * MAX_WINDOWS // 2
+    assert width_ps == FIRST_WIDTH_PS or end_ps >= width_ps * MAX_WINDOWS // 2
     for name, values in recorder.windows.items():
         assert values == brute.windows(name, width_ps, len(values)), name
     for name in MEMORY:
         assert recorder.while_waiting[name] == brute.while_waiting(name), name
     for cause in CAUSES:
         assert recorder.waited_ps[cause] == brute.total(cause)
+    num_out = sum(event.num_out for event in events)
+    assert recorder.num_preemptions == recorder.num_swaps == sum(e.num_out > 0 for e in events)
+    assert recorder.swapped_out_blocks == recorder.swapped_in_blocks == num_out
     assert recorder.peak_running == brute.peak("running")
 
 
@@ -148,7 +162,7 @@ def test_an_interval_of_no_length_is_nothing() -> None:
 def test_a_request_from_first_call_to_end() -> None:
     recorder = Recorder(3)
     recorder.admitted(1, 100, 32, resumed=False)
-    recorder.preempted(1, 40)
+    recorder.preempted(1, 200, 40)
     recorder.admitted(1, 300, 16, resumed=True)
     recorder.stall(1, 250)
     recorder.stall(1, 100)

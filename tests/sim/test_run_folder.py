@@ -129,7 +129,7 @@ def test_a_failed_write_leaves_the_earlier_run_whole(
     def fail(_run: Run) -> str:
         raise OSError("disk full")
 
-    monkeypatch.setattr(run_folder, "report_html", fail)
+    monkeypatch.setattr(run_folder, "run_page", fail)
     with pytest.raises(OSError, match=f"cannot be written into {tmp_path}: disk full"):
         write_run(make_run(*three_requests, partial=True), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -208,7 +208,7 @@ def test_ctrl_c_waits_until_the_run_is_written(
         signal.raise_signal(signal.SIGINT)
         return "report"
 
-    monkeypatch.setattr(run_folder, "report_html", interrupted)
+    monkeypatch.setattr(run_folder, "run_page", interrupted)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         write_run(run, tmp_path)

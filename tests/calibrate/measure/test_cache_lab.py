@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import torch
 
-from kvsim.calibrate.cache_lab_page import write_lab_page
+from kvsim.calibrate.cache_lab_page import lab_page
 from kvsim.calibrate.conversation import conversation
 from kvsim.calibrate.measure.cache_lab import (
     CacheRow,
@@ -23,9 +21,6 @@ from kvsim.cli.calibrate_cache_lab import lab_lines
 from kvsim.kernels.decoder import Decoder
 from kvsim.kernels.shape import DecoderShape
 from kvsim.sim.cost import LinearCost
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SHAPE = DecoderShape(2, 48, 6, 2, 16, 96, 211)
 
@@ -65,7 +60,7 @@ def test_growth_by_bytes_is_weights_and_kv() -> None:
     assert growth_by_bytes(SHAPE, 4, 1, 16, 16) == 1
 
 
-def test_the_tables_and_the_page(tmp_path: Path) -> None:
+def test_the_tables_and_the_page() -> None:
     cache = [CacheRow(128, 2000.0, 9000.0), CacheRow(256, 2500.0, None)]
     steps = [StepRow(1, 128, 2000.0), StepRow(1, 256, 2500.0)]
     lines = lab_lines(cache, steps, SHAPE, 4)
@@ -74,17 +69,7 @@ def test_the_tables_and_the_page(tmp_path: Path) -> None:
     assert "4.5" in text
     assert "over the limit" in text
     assert "1.25" in text
-    write_lab_page(
-        "lab", cache, steps, conversation(LinearCost(base_ps=10**9)), tmp_path / "l.html"
-    )
-    assert "with cache" in (tmp_path / "l.html").read_text("utf-8")
-
-
-def test_a_conversation_grows_dearer_by_its_context() -> None:
-    """1 ms + 1 us a token of context: mean over the answer's steps after the first token."""
-    cost = LinearCost(base_ps=10**9, per_context_token_ps=10**6)
-    turns = conversation(cost, num_turns=50, asked=120, answered=200)
-    assert [turn.context for turn in turns[:3]] == [120, 440, 760]
-    for turn in turns:
-        mean_context = turn.context + 1 + 198 / 2
-        assert turn.tpot_s == pytest.approx(1e-3 + 1e-6 * mean_context)
+    page = "".join(lab_page("lab <1>", cache, steps, conversation(LinearCost(base_ps=10**9))))
+    assert "with cache" in page
+    assert "<dd>lab &lt;1&gt;</dd>" in page
+    assert page.count('class="plot"') == 3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kvsim.sim.recorder import Recorder
-from kvsim.sim.report import latency_figure, memory_figure, queue_figure, report_html
+from kvsim.sim.report.run_page import run_page
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SCRIPT_SOURCE = re.compile(r"<script[^>]*\ssrc=")
 
 
 def page_of(run: Run) -> str:
-    return "".join(report_html(run))
+    return "".join(run_page(run))
 
 
 def test_the_page_needs_no_network(three_requests: Run3, make_run: Callable[..., Run]) -> None:
@@ -31,7 +31,7 @@ def test_the_page_needs_no_network(three_requests: Run3, make_run: Callable[...,
     assert not SCRIPT_SOURCE.search(page)
     assert "<link" not in page
     assert len(page) < 6_000_000, "plotly's code is inside once, not three times"
-    assert page.count('class="plotly-graph-div"') == 3
+    assert page.count('class="plot"') == 6
 
 
 def test_text_from_files_is_escaped(three_requests: Run3, make_run: Callable[..., Run]) -> None:
@@ -42,15 +42,15 @@ def test_text_from_files_is_escaped(three_requests: Run3, make_run: Callable[...
 
 
 def test_states_stack_up_to_the_pool(three_requests: Run3, make_run: Callable[..., Run]) -> None:
-    figure = memory_figure(make_run(*three_requests))
+    figure = make_run(*three_requests).plot.kv()
     heights = np.array([curve.y for curve in figure.data]).sum(axis=0) * 2**30
     assert heights == pytest.approx(np.full(heights.shape, 17_700), rel=1e-3)
 
 
 def test_queue_and_latency_curves(three_requests: Run3, make_run: Callable[..., Run]) -> None:
     run = make_run(*three_requests)
-    assert [curve.name for curve in queue_figure(run).data] == ["running", "waiting"]
-    curves = {curve.name: curve for curve in latency_figure(run).data}
+    assert [curve.name for curve in run.plot.queue().data] == ["waiting for KV blocks", "running"]
+    curves = {curve.name: curve for curve in run.plot.latency().data}
     assert curves["TTFT"].x[0] == pytest.approx(0.105)
     assert curves["TTFT"].x[-1] == pytest.approx(0.2)
     assert curves["E2E"].x[-1] == pytest.approx(0.3)

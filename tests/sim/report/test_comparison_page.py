@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from kvsim.cli.compare_page import page_parts, states_figure
 from kvsim.sim.compared_scenarios import allocator_scenarios
 from kvsim.sim.comparison import Comparison, compare
 from kvsim.sim.comparison_presets import Published, PublishedLine, PublishedTable
+from kvsim.sim.report.comparison_charts import states_figure
+from kvsim.sim.report.comparison_page import comparison_page
 from kvsim.traces import bundled_path, read_trace
 
 EVIL = '<img src=x onerror="alert(1)">'
@@ -26,7 +27,7 @@ def result() -> Comparison:
 
 
 def page_of(result: Comparison, published: Published | None = None) -> str:
-    return "".join(page_parts(result, published))
+    return "".join(comparison_page(result, published))
 
 
 def test_the_page_needs_no_network(result: Comparison) -> None:
@@ -34,15 +35,16 @@ def test_the_page_needs_no_network(result: Comparison) -> None:
     assert not re.search(r"<script[^>]*\ssrc=", page)
     assert "<link" not in page
     assert len(page) < 6_000_000, "plotly's code is inside once"
-    assert page.count('class="plotly-graph-div"') == 1
-    assert page.count("What to see:") == 3
-    for text in ("% of the pool", "3 runs compared", "chat-2k (60 requests)", "what binds"):
+    assert page.count('class="plot"') == 2
+    assert page.count("What to see:") == 4
+    for text in ("% of the pool", "3 runs compared", "chat-2k, 60 requests", "what binds"):
         assert text in page
 
 
 def test_the_best_of_a_column_is_marked(result: Comparison) -> None:
     page = page_of(result)
-    (row,) = re.findall(r"<tr><td>prefix</td>(.*?)</tr>", page[: page.index("KV memory in")])
+    seen = page[: page.index("KV memory in")]
+    (row,) = re.findall(r'<tr><th scope="row">prefix</th>(.*?)</tr>', seen)
     assert 'class="best"' in row
     assert page.count("<thead>") == 2
 
@@ -51,7 +53,7 @@ def test_names_are_escaped(result: Comparison) -> None:
     rows = tuple(replace(row, name=EVIL, trace=EVIL, notes=[EVIL]) for row in result.rows)
     traces = (replace(result.traces[0], name=EVIL),)
     page = page_of(replace(result, rows=rows, traces=traces, notes=(EVIL,)))
-    assert "<img" not in page[page.index("<body>") :]
+    assert "<img" not in page[page.index("<body>") : page.index("<script>/**")]
     assert "&lt;img src=x" in page
     figure = states_figure(rows, "all_time").to_json()
     assert "<img" not in figure
@@ -84,5 +86,5 @@ def test_published_numbers_stand_beside_ours(result: Comparison) -> None:
     table = PublishedTable("shares", ("token", "ratio", "rest"), lines)
     page = page_of(result, Published("paper <1>", "fitted", (table,)))
     assert "Beside the paper &lt;1&gt;" in page
-    assert "<td>max</td><td>paper</td><td>20.4</td><td>1 to 2</td><td>-</td>" in page
+    assert '<th scope="row">max</th><td>paper</td><td>20.4</td><td>1 to 2</td><td>-</td>' in page
     assert "<td>difference</td><td>-0.05</td><td>-</td><td>-</td>" in page

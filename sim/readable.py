@@ -1,0 +1,56 @@
+"""Numbers and durations as people read them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_ROUNDS_TO_1000: Final = 999.5
+_GIB: Final = 2**30
+_LEAST: Final = 0.095
+"""Smallest amount of a unit that is shown in it."""
+
+
+def number(value: object, digits: int = 4) -> str:
+    """Readable number: ``12,345``, ``0.01234``, ``-`` for ``None``."""
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        raise TypeError(f"{value!r} is no number")
+    if value == 0:
+        return "0"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    if abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{digits}g}"
+
+
+def seconds(value: object) -> str:
+    """Readable duration of seconds: ``350 us``, ``12.3 ms``, ``4.56 s``, ``1,234 s``."""
+    if value is None:
+        return "-"
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is no number of seconds")
+    if value == 0:
+        return "0 s"
+    for scale, unit in ((1e6, "us"), (1e3, "ms")):
+        if value * scale < _ROUNDS_TO_1000:
+            return f"{value * scale:.3g} {unit}"
+    return f"{value:.3g} s" if value < _ROUNDS_TO_1000 else f"{value:,.0f} s"
+
+
+def published_number(value: float | tuple[float, float] | None) -> str:
+    """A published number or range."""
+    if isinstance(value, tuple):
+        return f"{value[0]:g} to {value[1]:g}"
+    return "-" if value is None else f"{value:g}"
+
+
+def amount(num_bytes: float) -> str:
+    """Amount in GiB, in MiB or KiB where it is small."""
+    for unit, size in (("GiB", _GIB), ("MiB", 2**20)):
+        if abs(num_bytes) >= _LEAST * size or not num_bytes:
+            return f"{num_bytes / size:,.2f} {unit}"
+    return f"{num_bytes / 2**10:,.2f} KiB"

@@ -1,0 +1,66 @@
+"""A chart of a page: a figure with its title, what to see in it, and what it says in words."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_IN_SCRIPT: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+class Chart(NamedTuple):
+    """``title``, ``see`` and ``summary`` are plain text.
+
+    ``see``: one line, what to look for. ``summary``: the figure's numbers in words, for who cannot
+    see it. ``wide``: needs more width than a phone has, and scrolls there. Names inside the figure
+    must be escaped already: plotly reads some HTML.
+    """
+
+    title: str
+    figure: go.Figure
+    see: str
+    summary: str
+    wide: bool = False
+
+
+def chart_html(chart: Chart, number: int) -> str:
+    """A section of a page; ``number`` gives it fixed ids."""
+    name = f"chart-{number}"
+    plot = (
+        f'<div class="plot" id="{name}" role="img" '
+        f'aria-label="{escape(f"{chart.title}. {chart.summary}")}"></div>'
+    )
+    if chart.wide:
+        plot = scrollable(plot, chart.title)
+    return (
+        f'<section aria-labelledby="{name}-title">\n'
+        f'<h2 id="{name}-title">{escape(chart.title)}</h2>\n'
+        f'<p class="see"><b>What to see:</b> {escape(chart.see)}</p>\n'
+        f'<figure>{plot}\n<div class="foot"><figcaption>{escape(chart.summary)}</figcaption>\n'
+        f'<button type="button" data-chart="{name}" data-file="{_file_name(chart.title)}.csv" '
+        f'aria-label="Download the data of: {escape(chart.title)}">Data (CSV)</button></div>'
+        f'</figure>\n<script type="application/json" id="{name}-data">{_data(chart.figure)}'
+        "</script>\n</section>\n"
+    )
+
+
+def scrollable(html: str, label: str) -> str:
+    """A box that scrolls by itself, also by keyboard."""
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{html}</div>'
+
+
+def _data(figure: go.Figure) -> str:
+    """Traces and layout as JSON that no browser takes for HTML; the page has its own template."""
+    document = figure.to_plotly_json()
+    layout = {name: value for name, value in document["layout"].items() if name != "template"}
+    text = json.dumps({"data": document["data"], "layout": layout}, separators=(",", ":"))
+    return text.translate(_IN_SCRIPT)
+
+
+def _file_name(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

@@ -1,0 +1,181 @@
+"""Figures of a comparison: small multiples, one bar a run, the best of each panel marked.
+
+Names of runs come from files and options: they are escaped, as plotly reads some HTML.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kvsim.sim.comparison_lines import table_lines
+from kvsim.sim.memory_shares import VIEWS
+from kvsim.sim.report.chart import Chart
+from kvsim.sim.report.figures import laid_out
+from kvsim.sim.report.palette import BLUE, GREY, STATE_LABELS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import plotly.graph_objects as go
+
+    from kvsim.sim.comparison_lines import Line
+    from kvsim.sim.comparison_row import Row
+
+_LONGEST_LABEL: Final = 30
+_BAR_PX: Final = 24
+_PANEL_PX: Final = 90
+"""Title, axis and space of a row of panels."""
+_ACROSS: Final = 3
+_USERS: Final = (
+    "TTFT p50",
+    "TTFT p99",
+    "TPOT p99",
+    "sustained req/s",
+    "goodput requests/s",
+    "hit rate, %",
+)
+
+
+class _Panel(NamedTuple):
+    """Bars of one metric, one a run; ``best`` tells which are marked."""
+
+    title: str
+    values: list[float | None]
+    texts: list[str]
+    best: list[bool]
+    colour: str
+
+
+def memory_chart(rows: Sequence[Row], view: str = "six") -> Chart:
+    """Shares of the pool by state, over the time in which requests waited, if any did."""
+    waited = any(row.kv_bytes_share["while_waiting"] for row in rows)
+    when = "while requests wait" if waited else "over the whole run (no request waited)"
+    tokens = [
+        f"{row.name} {100 * (share['token'] + share['duplicate']):.1f} %"
+        for row in rows
+        if (share := row.kv_bytes_share["while_waiting" if waited else "all_time"]) is not None
+    ]
+    return Chart(
+        f"KV memory by state{' as the paper groups it' if view == 'sosp23' else ''}, {when}",
+        states_figure(rows, "while_waiting" if waited else "all_time", view),
+        "the longer the bar of token, the more of the memory does its work; the other bars say "
+        "where the rest went.",
+        f"Share of the pool that holds tokens: {', '.join(tokens)}.",
+        wide=True,
+    )
+
+
+def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Figure:
+    """One panel a state of a view, one bar a row: percent of the pool over ``window``."""
+    panels = []
+    for state, parts in VIEWS[view].items():
+        shares = [row.kv_bytes_share[window] for row in rows]
+        percent = [
+            None if share is None else round(100 * sum(share[part] for part in parts), 2)
+            for share in shares
+        ]
+        title, colour = STATE_LABELS[state]
+        if view == "sosp23" and state == "external":
+            title = "external and other"
+        texts = ["" if value is None else f"{value:.1f}" for value in percent]
+        panels.append(_Panel(title, [*percent], texts, [False] * len(rows), colour))
+    labels = [
+        _label(row.name, "" if row.kv_bytes_share[window] else " (nobody waits)") for row in rows
+    ]
+    figure = _multiples(rows, labels, panels, shared_x=True)
+    figure.update_xaxes(range=[0, 100])
+    return figure.update_xaxes(title_text="% of the pool", row=-(-len(panels) // _ACROSS))
+
+
+def users_chart(rows: Sequence[Row]) -> Chart:
+    """Latencies, rates, hits: one panel a metric that some run has."""
+    lines = {line.label: line for line in table_lines(rows)}
+    shown = [line for name in _USERS if any((line := lines[name]).values)]
+    winners = []
+    for line in shown:
+        names = [row.name for row, (_, best) in zip(rows, line.cells(), strict=True) if best]
+        if names:
+            winners.append(f"{line.label}: {' and '.join(names)}")
+    return Chart(
+        "What users see",
+        users_figure(rows, shown),
+        "the outlined bar with a star is the best of its panel; latencies of overloaded runs tell "
+        "the length of the trace.",
+        f"The best. {'; '.join(winners)}." if winners else "No run is better than another.",
+        wide=True,
+    )
+
+
+def users_figure(rows: Sequence[Row], lines: Sequence[Line]) -> go.Figure:
+    """One panel a metric, one bar a row, the best starred."""
+    panels = []
+    for line in lines:
+        cells = line.cells()
+        texts = [f"{text} \u2605" if best else text for text, best in cells]
+        unit = ", s" if line.label.startswith(("TTFT", "TPOT")) else ""
+        best = [best for _, best in cells]
+        panels.append(_Panel(line.label + unit, line.values, texts, best, GREY))
+    return _multiples(rows, [_label(row.name) for row in rows], panels)
+
+
+def _multiples(
+    rows: Sequence[Row], labels: Sequence[str], panels: Sequence[_Panel], *, shared_x: bool = False
+) -> go.Figure:
+    """Panels side by side with the runs down the side."""
+    from plotly.subplots import make_subplots  # noqa: PLC0415 - only a report needs plotly
+
+    down = -(-len(panels) // _ACROSS)
+    height = down * (_PANEL_PX + _BAR_PX * len(rows))
+    figure = make_subplots(
+        rows=down,
+        cols=min(_ACROSS, len(panels)),
+        shared_xaxes="all" if shared_x else False,
+        shared_yaxes=True,
+        subplot_titles=[panel.title for panel in panels],
+        horizontal_spacing=0.04,
+        vertical_spacing=min(_PANEL_PX / height, 1 / max(down - 1, 1)),
+    )
+    laid_out(figure, "", "", height=height)
+    names = [escape(row.name) for row in rows]
+    for place, panel in enumerate(panels):
+        bars = _bars(panel, names)
+        figure.add_bar(**bars, row=place // _ACROSS + 1, col=place % _ACROSS + 1)
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))),
+        ticktext=labels,
+        range=[len(rows) - 0.5, -0.5],
+        automargin=True,
+        title_text=None,
+    )
+    figure.update_xaxes(showticklabels=True, title_standoff=4, nticks=5)
+    margin = {"l": 20, "r": 30, "t": 60, "b": 45}
+    return figure.update_layout(margin=margin, bargap=0.25, hovermode="closest")
+
+
+def _bars(panel: _Panel, names: Sequence[str]) -> dict[str, Any]:
+    edges = [BLUE if best else "rgba(0,0,0,0)" for best in panel.best]
+    if not any(panel.best):
+        edges = [GREY] * len(names)
+    return {
+        "x": panel.values,
+        "y": list(range(len(names))),
+        "name": panel.title,
+        "meta": {"panel": panel.title},
+        "customdata": names,
+        "text": panel.texts,
+        "orientation": "h",
+        "marker": {
+            "color": [BLUE if best else panel.colour for best in panel.best],
+            "line": {"color": edges, "width": [2 if best else 0.5 for best in panel.best]},
+        },
+        "textposition": "auto",
+        "cliponaxis": False,
+        "hovertemplate": f"%{{customdata}}: %{{text}}<extra>{panel.title}</extra>",
+        "showlegend": False,
+    }
+
+
+def _label(name: str, suffix: str = "") -> str:
+    cut = name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 3]}..."
+    return f"{escape(cut)}{suffix} "

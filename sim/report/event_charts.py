@@ -1,0 +1,123 @@
+"""Figures of what happens in between: cache hits, preemptions, swapping, what steps are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kvsim.sim.report.chart import Chart
+from kvsim.sim.report.figures import new_figure, numbers
+from kvsim.sim.report.load_charts import GIB, TIME, add_area
+from kvsim.sim.report.palette import BLUE, GREEN, ORANGE, PALE, SKY, VERMILLION
+
+if TYPE_CHECKING:
+    from kvsim.sim.report.run_view import RunView
+
+_PARTS: Final = {
+    "weights": ("weights", BLUE),
+    "kv": ("KV of decodes", VERMILLION),
+    "prefill": ("prefill attention", SKY),
+    "overhead": ("overhead", ORANGE),
+    "idle": ("no step", PALE),
+}
+"""What time goes into, in words, and its colour."""
+
+
+def hit_chart(view: RunView) -> Chart | str:
+    """Share of prompt tokens that were found in the cache, by when requests arrived."""
+    columns = view.columns
+    prompts = columns.prompt_tokens * columns.num_prompts
+    if not columns.hit_tokens.any():
+        return "No prefix cache hits: no prompt token was found in a cache."
+    points = [
+        (middle, 100 * columns.hit_tokens[part].sum() / max(prompts[part].sum(), 1))
+        for middle, part in view.parts()
+    ]
+    figure = new_figure("arrival (s)", "prompt tokens found in the cache (%)")
+    figure.add_scatter(
+        x=numbers([middle for middle, _ in points]),
+        y=numbers([percent for _, percent in points]),
+        name="hit rate",
+        mode="lines" if len(points) > 1 else "markers",
+        line={"color": BLUE},
+    )
+    figure.update_yaxes(range=[0, 100])
+    share = 100 * columns.hit_tokens.sum() / prompts.sum()
+    return Chart(
+        "Prefix cache hits",
+        figure,
+        "it rises while the cache fills; a fall later means that blocks are evicted before they "
+        "are asked for again.",
+        f"Over the whole run {share:.1f} % of prompt tokens.",
+    )
+
+
+def preemption_chart(view: RunView) -> Chart | str:
+    """Preemptions over time."""
+    series = view.series
+    if not series["preemptions"].any():
+        return "No preemptions: no running request lost its memory."
+    figure = new_figure(TIME, "preemptions")
+    middles, counts = view.summed("preemptions")
+    figure.add_bar(
+        x=middles,
+        y=counts,
+        name="preemptions",
+        marker={"color": VERMILLION, "line": {"width": 0}},
+    )
+    columns = view.columns
+    return Chart(
+        "Preemptions",
+        figure,
+        "each one throws work away or moves it; many in a row mean that too much was let in.",
+        f"{series['preemptions'].sum():,} preemptions of {(columns.preemptions > 0).sum():,} "
+        f"requests, {columns.lost_tokens.sum():,} computed tokens lost.",
+    )
+
+
+def swap_chart(view: RunView) -> Chart | str:
+    """Bytes on the host, and bytes moved there and back, over time."""
+    series = view.series
+    if not series["swapped_out_bytes"].any():
+        return "No swap traffic: nothing was moved to the host."
+    figure = new_figure(TIME, "bytes (GiB)")
+    for column, name, colour in (
+        ("swapped_out_bytes", "moved out", VERMILLION),
+        ("swapped_in_bytes", "moved back", GREEN),
+    ):
+        middles, moved_bytes = view.summed(column)
+        gib = [(value or 0.0) / GIB for value in moved_bytes]
+        figure.add_bar(x=middles, y=numbers(gib), name=name, marker={"color": colour})
+    line = {"color": BLUE, "width": 2}
+    held = numbers(series["host_bytes"] / GIB)
+    figure.add_scatter(x=view.middle_s, y=held, name="on the host", mode="lines", line=line)
+    moved = {way: series[f"swapped_{way}_bytes"].sum() / GIB for way in ("out", "in")}
+    return Chart(
+        "Swapping",
+        figure,
+        "what goes out should come back once; a high line is memory that waits for its turn.",
+        f"{moved['out']:.2f} GiB out, {moved['in']:.2f} GiB back; on the host "
+        f"{view.mean('host_bytes') / GIB:.2f} GiB in the mean.",
+    )
+
+
+def step_chart(view: RunView) -> Chart | str:
+    """Share of time by what it goes into."""
+    series = view.series
+    figure, words = new_figure(TIME, "share of time (%)"), []
+    total = series["seconds"].sum()
+    for part, (label, colour) in _PARTS.items():
+        column = series[f"{part}_s"]
+        if column.any():
+            percent = 100 * column / series["seconds"]
+            add_area(figure, view, numbers(percent), label, colour)
+            words.append(f"{label} {100 * column.sum() / total:.1f} %")
+    if not words:
+        return "No step times: no step ran."
+    figure.update_yaxes(range=[0, 100])
+    return Chart(
+        "Where step time goes",
+        figure,
+        "weights are the price of a step whatever is in it; once KV overtakes them, longer "
+        "contexts slow everyone down.",
+        f"Of all time: {', '.join(words)}.",
+    )

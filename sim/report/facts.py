@@ -1,0 +1,65 @@
+"""What a result stands on, in words for the top of a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kvsim.sim.run import Run
+
+_CHANGES_NOTHING: Final = ("step", "audit")
+_USUAL: Final = (None, False, "1", "model")
+
+
+def run_facts(run: Run) -> Iterator[tuple[str, str]]:
+    """Scenario, trace, how it was read, cost and fidelity of a run."""
+    scenario, summary = run.scenario, run.summary
+    head, cost = summary["scenario"], summary["cost"]
+    assert isinstance(head, dict), "summary['scenario'] is a dict"
+    assert isinstance(cost, dict), "summary['cost'] is a dict"
+    yield (
+        "scenario",
+        f"{scenario.preset or 'own'}, {scenario.model.name} on {scenario.hardware.name}",
+    )
+    yield "trace", trace_text(run.trace.name, len(run.trace), run.trace.sha256)
+    read = "; ".join(_reading(run))
+    if read:
+        yield "read", read
+    yield "rules", rules_text(scenario.preset, head["verified"])
+    yield "step cost", cost_text([cost])
+
+
+def trace_text(name: str, num_requests: int, sha256: str) -> str:
+    """Name, size and digest of a trace."""
+    digest = f", sha256 {sha256[:16]}" if sha256 else ""
+    return f"{name}, {num_requests:,} requests{digest}"
+
+
+def rules_text(preset: object, verified: str | None) -> str:
+    """Whose rules, and how far they were checked."""
+    return f"{preset}: {verified}" if preset else "own scenario: no engine's, nothing to verify"
+
+
+def cost_text(costs: Sequence[Mapping[str, Any]]) -> str:
+    """Source of step times, and the share of steps outside its measured range in the runs."""
+    shares = [cost["percent_outside"] for cost in costs if cost["percent_outside"] is not None]
+    outside = " to ".join(dict.fromkeys(f"{edge(shares):.3g}" for edge in (min, max) if shares))
+    return f"{costs[0]['source']}; {outside or 'no'} % of the steps outside its measured range"
+
+
+def _reading(run: Run) -> Iterator[str]:
+    """How the trace was read and replayed, where it is not as it stands."""
+    receipt, source = run.trace.receipt, run.source
+    if receipt is not None:
+        yield f"{receipt.path} ({receipt.format})"
+        for word in ("skipped", "clipped", "failed"):
+            count = sum(rows for rows, _ in getattr(receipt, word).values())
+            if count:
+                yield f"{count:,} rows {word}"
+    options = {} if source is None else source["options"]
+    assert isinstance(options, dict), "options of a source are a dict"
+    for name, value in (options | run.options).items():
+        if name not in _CHANGES_NOTHING and value not in _USUAL:
+            yield name.replace("_", " ") + ("" if value is True else f" {value}")

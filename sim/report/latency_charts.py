@@ -1,0 +1,115 @@
+"""Figures of latencies: their distributions, and how they change over a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kvsim.sim.readable import seconds
+from kvsim.sim.report.chart import Chart
+from kvsim.sim.report.figures import laid_out, new_figure, numbers
+from kvsim.sim.report.palette import LINES
+from kvsim.sim.request_columns import PS_PER_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsim.sim.gap_histogram import GapHistogram
+    from kvsim.sim.report.run_view import RunView
+
+_QUANTILES: Final = np.linspace(0.0, 1.0, 201)
+_P99: Final = 198
+_COURSES: Final = (("p50", 50), ("p99", 99), ("max", 100))
+_Curve = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
+
+
+def distribution_chart(view: RunView) -> Chart | str:
+    """Share of finished requests (ITL: of token gaps) at or below a latency."""
+    columns = view.columns
+    finished = columns.finished()
+    curves = {
+        "TTFT": _curve(columns.ttft_s()[finished]),
+        "TPOT": _curve(columns.tpot_s()[finished]),
+        "ITL": _gap_curve(view.run.engine.recorder.gaps),
+        "E2E": _curve(columns.e2e_s()[finished]),
+    }
+    figure = new_figure("latency (s, logarithmic)", "at or below (%)")
+    words = []
+    for (name, (values_s, shares)), line in zip(curves.items(), LINES, strict=False):
+        if len(values_s):
+            figure.add_scatter(x=numbers(values_s), y=numbers(shares), name=name, line=line)
+            half, most = (seconds(float(values_s[place])) for place in (100, _P99))
+            words.append(f"{name} half within {half}, 99 % within {most}")
+    if not words:
+        return "No latencies: no request finished."
+    figure.update_xaxes(type="log", exponentformat="power", minexponent=2)
+    return Chart(
+        "Latency distributions",
+        figure,
+        "a steep curve means all are served alike; a long foot to the right is the tail that "
+        "users complain about.",
+        f"{'; '.join(words)}.",
+    )
+
+
+def course_chart(view: RunView) -> Chart | str:
+    """Percentiles of TTFT, TPOT and E2E by when requests arrived; ITL has no request to go by."""
+    parts, columns = list(view.parts()), view.columns
+    if not parts:
+        return "No latencies over time: no request finished."
+    from plotly.subplots import make_subplots  # noqa: PLC0415 - only a report needs plotly
+
+    latencies = {"TTFT": columns.ttft_s(), "TPOT": columns.tpot_s(), "E2E": columns.e2e_s()}
+    figure = make_subplots(
+        rows=len(latencies), shared_xaxes=True, vertical_spacing=0.07, subplot_titles=[*latencies]
+    )
+    middles = numbers([middle for middle, _ in parts])
+    for row, (panel, values_s) in enumerate(latencies.items(), 1):
+        table = np.array([_percentiles(values_s[part]) for _, part in parts])
+        for (name, _), line, values in zip(_COURSES, LINES, table.T, strict=False):
+            figure.add_scatter(
+                x=middles,
+                y=numbers(values),
+                name=name,
+                meta={"panel": panel},
+                legendgroup=name,
+                showlegend=row == 1,
+                mode="lines" if len(parts) > 1 else "markers",
+                line=line,
+                row=row,
+                col=1,
+            )
+    laid_out(figure, "", "latency (s)", height=620)
+    figure.update_layout(legend={"y": -0.1})
+    figure.update_xaxes(title_text="arrival (s)", row=len(latencies))
+    worst_s, part = max((np.nanmax(columns.ttft_s()[part]), middle) for middle, part in parts)
+    return Chart(
+        "Latencies over the run",
+        figure,
+        "flat curves are a system at rest; p99 that leaves p50 behind is a queue that only some "
+        "requests stand in.",
+        f"Over {len(parts)} stretches of arrivals. Worst TTFT {seconds(float(worst_s))}, of "
+        f"requests that came around {part:.4g} s.",
+    )
+
+
+def _percentiles(values_s: NDArray[np.float64]) -> list[float]:
+    defined = values_s[~np.isnan(values_s)]
+    if not len(defined):
+        return [np.nan] * len(_COURSES)
+    return [float(value) for value in np.percentile(defined, [q for _, q in _COURSES])]
+
+
+def _curve(values_s: NDArray[np.float64]) -> _Curve:
+    defined = values_s[~np.isnan(values_s)]
+    if not len(defined):
+        return np.empty(0), np.empty(0)
+    return np.quantile(defined, _QUANTILES), 100 * _QUANTILES
+
+
+def _gap_curve(gaps: GapHistogram) -> _Curve:
+    if not gaps.num:
+        return np.empty(0), np.empty(0)
+    values_s = np.array([gaps.quantile_ps(float(q)) for q in _QUANTILES]) / PS_PER_S
+    return values_s, 100 * _QUANTILES

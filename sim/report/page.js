@@ -1,0 +1,101 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const plots = [...document.querySelectorAll(".plot")];
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const toggle = document.getElementById("theme");
+  const probe = document.body.appendChild(document.createElement("i"));
+  const printed_px = 680;
+
+  const colour = (name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const template = () => {
+    const [ink, muted, line, paper] = ["ink", "muted", "line", "paper"].map(colour);
+    const clear = "rgba(0,0,0,0)";
+    const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, tickcolor: line };
+    return { layout: {
+      font: { color: ink, family: "system-ui, sans-serif", size: 12 },
+      paper_bgcolor: clear, plot_bgcolor: clear, xaxis: axis, yaxis: axis,
+      hoverlabel: { bgcolor: paper, bordercolor: muted, font: { color: ink } },
+      modebar: { bgcolor: clear, color: muted, activecolor: ink },
+      legend: { bgcolor: clear },
+    } };
+  };
+
+  const isDark = () => (root.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
+  const restyle = (change = {}) => {
+    toggle.textContent = isDark() ? "Light colours" : "Dark colours";
+    const look = template();
+    for (const plot of plots) if (plot.data) Plotly.relayout(plot, { template: look, ...change });
+  };
+  toggle.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    restyle();
+  });
+  dark.addEventListener("change", () => restyle());
+
+  let themeOnScreen;
+  addEventListener("beforeprint", () => {
+    themeOnScreen = root.dataset.theme;
+    root.dataset.theme = "light";
+    restyle({ width: printed_px });
+  });
+  addEventListener("afterprint", () => {
+    if (themeOnScreen) root.dataset.theme = themeOnScreen;
+    else delete root.dataset.theme;
+    restyle({ width: null, autosize: true });
+  });
+
+  // text of traces and names is escaped for the chart; a table shows it as it was
+  const plain = (text) => new DOMParser().parseFromString(text, "text/html").body.textContent;
+  const cell = (value) => {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number") return String(value);
+    const text = plain(String(value)).replace(/^(?=[=+\-@\t\r])/, "'"); // no formula of a spreadsheet
+    return `"${text.replaceAll('"', '""')}"`;
+  };
+  const axisTitle = (plot, reference) => {
+    const name = reference.replace(/^([xy])/, "$1axis");
+    return plot.layout[name]?.title?.text;
+  };
+  const csv = (plot) => {
+    const first = (letter) => plot.data.map((t) => axisTitle(plot, t[letter + "axis"] ?? letter))
+      .find(Boolean) ?? letter;
+    const rows = [["panel", "series", first("x"), first("y"), "label"]];
+    for (const { meta, name, x, y, customdata, text } of plot.data) {
+      const labels = Array.isArray(customdata) ? customdata : Array.isArray(text) ? text : [];
+      for (let i = 0; i < x.length; i++) rows.push([meta?.panel, name, x[i], y[i], labels[i]]);
+    }
+    return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+  };
+  for (const button of document.querySelectorAll("button[data-chart]")) {
+    button.addEventListener("click", () => {
+      const plot = document.getElementById(button.dataset.chart);
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([csv(plot)], { type: "text/csv" }));
+      link.download = button.dataset.file;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
+
+  // one after the other, so that the page can be read and scrolled meanwhile
+  const draw = (place) => {
+    if (place === plots.length) {
+      root.dataset.ready = "1";
+      return;
+    }
+    const plot = plots[place];
+    const { data, layout } = JSON.parse(document.getElementById(`${plot.id}-data`).textContent);
+    const config = {
+      displaylogo: false, responsive: true,
+      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+    };
+    Plotly.newPlot(plot, data, { ...layout, template: template() }, config)
+      .then(() => setTimeout(draw, 0, place + 1));
+  };
+  restyle();
+  draw(0);
+})();

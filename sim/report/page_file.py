@@ -1,0 +1,31 @@
+"""A page on disk, so that a reader never meets half of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsim.sim.run_place import draft_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+def check_page_place(path: Path) -> None:
+    """Refuse, before any work, a place that cannot hold a page. Raises ``ValueError``."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of an HTML file")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}; make it, or choose another")
+
+
+def write_page(parts: Iterable[str], path: Path) -> None:
+    """Write under a temporary name in the same folder, then rename over ``path``."""
+    check_page_place(path)
+    draft = path.with_name(draft_name(path.name))
+    try:
+        with draft.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(parts)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

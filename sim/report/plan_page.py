@@ -1,0 +1,172 @@
+"""The answer of ``kvsim plan`` as one page: where a card's memory goes, what fits in the rest."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.sim.readable import amount
+from kvsim.sim.report.chart import Chart
+from kvsim.sim.report.figures import laid_out, new_figure
+from kvsim.sim.report.page import Head, bullets, page
+from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
+from kvsim.sim.report.tables import table_html
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kvsim.sim.pool import Pool
+    from kvsim.sim.report.page import Block
+
+    Document = Mapping[str, Any]
+
+_GIB: Final = 2**30
+_SHORTEST: Final = 128
+_NAMES: Final = {"kv": "KV", "non_torch": "non-torch", "worst_length": "longest length"}
+_HEADS: Final = ("", "GiB", "how")
+
+
+def plan_page(document: Document, pool: Pool | None) -> Iterator[str]:
+    """Parts of one HTML file of a plan's document; ``pool`` is ``None`` where no block fits."""
+    return page(_head(document), _blocks(document, pool))
+
+
+def _head(document: Document) -> Head:
+    split = f", tp {document['tp']}, pp {document['pp']}"
+    token, length = document["kv_bytes_per_token"], document["max_model_len"]
+    facts = [
+        ("scenario", f"{document['model']} on {document['hardware']}{split}"),
+        ("rules", f"{document['engine']}'s own start-up accounting (docs/memory.md)"),
+        ("a token", f"{token['per_rank']:,} B = {token['formula']}"),
+        ("a request", f"{amount(document['kv_bytes_per_request'])} at {length:,} tokens"),
+        ("pool", f"{document['num_blocks']:,} blocks, {document['pool_tokens']:,} tokens"),
+        ("assumed", _assumed(document)),
+    ]
+    fits, longest = document["fits"], document["max_model_len_that_fits"]
+    alarm = "" if fits else f"Does not fit: {document.get('error') or _too_long(document)}"
+    lead = f"The longest request that fits has {longest:,} tokens." if fits else ""
+    return Head(
+        f"kvsim plan: {document['model']} on {document['hardware']}", tuple(facts), lead, alarm
+    )
+
+
+def _too_long(document: Document) -> str:
+    return (
+        f"{document['max_model_len']:,} tokens; the longest request that fits has "
+        f"{document['max_model_len_that_fits']:,}"
+    )
+
+
+def _assumed(document: Document) -> str:
+    names = [_name(name) for name, term in document["terms"].items() if term["assumed"]]
+    return ", ".join(names) or "nothing: all terms are given or counted"
+
+
+def _blocks(document: Document, pool: Pool | None) -> Iterator[Block]:
+    yield _memory_chart(document)
+    rows = [
+        (_name(name), f"{term['bytes'] / _GIB:,.2f}", _how(term))
+        for name, term in document["terms"].items()
+    ]
+    yield table_html("Memory terms", _HEADS, rows)
+    if pool is not None:
+        yield _fit_chart(document, pool)
+    yield bullets(
+        "Single changes that free most",
+        (
+            f"{lever['change']}: +{amount(lever['freed_bytes'])}, "
+            f"{'fits then' if lever['enough'] else 'not enough alone'}"
+            for lever in document["levers"]
+        ),
+    )
+    yield bullets("Notes", document["notes"])
+
+
+def _how(term: Mapping[str, Any]) -> str:
+    return f"{term['formula']}{', assumed' if term['assumed'] else ''}"
+
+
+def _name(key: str) -> str:
+    return _NAMES.get(key, key.replace("_", " "))
+
+
+def _memory_chart(document: Document) -> Chart:
+    """One bar: what the engine may use, cut into what it spends and what is left for KV."""
+    import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
+
+    terms = {name: term["bytes"] / _GIB for name, term in document["terms"].items()}
+    usable = terms.pop("usable", None)
+    left = terms.pop("kv")
+    figure, colours = go.Figure(), iter((*CYCLE[1:], *CYCLE[1:]))
+    for name, gib in (*terms.items(), *([("kv", left)] if left > 0 else [])):
+        figure.add_bar(
+            x=[round(gib, 4)],
+            y=["memory"],
+            name=_name(name),
+            orientation="h",
+            marker={"color": BLUE if name == "kv" else next(colours)},
+            text=[f"{_name(name)} {gib:.2f} GiB"],
+            textposition="inside",
+            insidetextanchor="middle",
+        )
+    laid_out(figure, "memory of a card (GiB)", "", height=230)
+    figure.update_layout(barmode="stack", hovermode="closest", legend={"y": -0.5})
+    figure.update_layout(uniformtext={"mode": "hide", "minsize": 9})
+    figure.update_yaxes(showticklabels=False)
+    if usable is not None:
+        figure.add_vline(x=usable, line={"color": GREY, "dash": "dash", "width": 4})
+    words = ", ".join(f"{_name(name)} {gib:.2f}" for name, gib in terms.items())
+    limit = "" if usable is None else f"Of {usable:.2f} GiB that the engine may use (dashed): "
+    return Chart(
+        "Where the memory goes",
+        figure,
+        "what the weights and the work of a step leave is for KV; beyond the dashed line nothing "
+        "fits.",
+        f"{limit}{f'{words}, ' if words else ''}KV {left:.2f} GiB.",
+    )
+
+
+def _fit_chart(document: Document, pool: Pool) -> Chart:
+    """Whole requests of one length that fit at once, against that length."""
+    lengths = _lengths(document["max_model_len_that_fits"])
+    counts = [pool.requests_of(length) for length in lengths]
+    figure = new_figure("context of each request (tokens, logarithmic)", "requests (logarithmic)")
+    figure.add_scatter(
+        x=lengths, y=counts, name="requests that fit", mode="lines+markers", line={"color": BLUE}
+    )
+    seats = document["max_num_seqs"]
+    figure.add_scatter(
+        x=[lengths[0], lengths[-1]],
+        y=[seats, seats],
+        name="seats (max_num_seqs)",
+        mode="lines",
+        line={"color": GREY, "dash": "dash"},
+    )
+    asked = {name: entry for name, entry in document["requests"].items() if entry["requests"]}
+    figure.add_scatter(
+        x=[entry["tokens"] for entry in asked.values()],
+        y=[entry["requests"] for entry in asked.values()],
+        text=[escape(_name(name)) for name in asked],
+        name="asked for",
+        mode="markers+text",
+        textposition="top center",
+        marker={"color": VERMILLION, "size": 10, "symbol": "diamond"},
+    )
+    figure.update_xaxes(type="log").update_yaxes(type="log", rangemode="normal")
+    words = "; ".join(
+        f"{entry['requests']:,} of {entry['tokens']:,} tokens ({_name(name)})"
+        for name, entry in document["requests"].items()
+    )
+    return Chart(
+        "Requests that fit, by context length",
+        figure,
+        "twice the context, half the requests; below the dashed line memory binds, above it seats "
+        "do.",
+        f"At once: {words}.",
+    )
+
+
+def _lengths(longest: int) -> Sequence[int]:
+    """Powers of two up to the longest length, and that one."""
+    powers = [2**power for power in range(_SHORTEST.bit_length() - 1, longest.bit_length())]
+    return sorted({*powers, longest}) if longest else [1]

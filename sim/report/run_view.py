@@ -1,0 +1,78 @@
+"""The tables of one run, each made once, for all of its charts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kvsim.sim.report.figures import numbers
+from kvsim.sim.request_columns import RequestColumns
+from kvsim.sim.run_tables import series_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kvsim.sim.run import Run
+
+_MOST_PARTS: Final = 120
+_FEWEST_REQUESTS: Final = 20
+"""Of a part in the mean: what its percentiles need."""
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run as charts read it; everything is found on first use."""
+
+    run: Run
+
+    @cached_property
+    def series(self) -> dict[str, NDArray[Any]]:
+        """Columns of the time windows (docs/metrics.md)."""
+        return series_table(self.run.engine.recorder, self.run.setup.pool)
+
+    @cached_property
+    def columns(self) -> RequestColumns:
+        """Columns of the requests."""
+        return RequestColumns.of(self.run.trace, self.run.engine.recorder)
+
+    @cached_property
+    def middle_s(self) -> list[float | None]:
+        """Middles of the time windows."""
+        return numbers(self.series["start_s"] + self.series["seconds"] / 2)
+
+    def summed(self, name: str) -> tuple[list[float | None], list[float | None]]:
+        """Middles (s) of stretches of several windows, and what a column adds up to in each.
+
+        As many as bars can be told apart on a phone.
+        """
+        series = self.series
+        stride = -(-len(series[name]) // _MOST_PARTS)
+        starts = np.arange(0, len(series[name]), stride)
+        start_s, seconds = series["start_s"][starts], np.add.reduceat(series["seconds"], starts)
+        return numbers(start_s + seconds / 2), numbers(np.add.reduceat(series[name], starts))
+
+    def mean(self, name: str) -> float:
+        """Mean of a column of the windows over the run."""
+        seconds = self.series["seconds"]
+        return float(np.average(self.series[name], weights=seconds)) if seconds.any() else 0.0
+
+    def parts(self) -> Iterator[tuple[float, NDArray[np.int64]]]:
+        """Equal stretches of arrival time: middle (s), and the finished requests that arrived."""
+        finished = np.flatnonzero(self.columns.finished())
+        if not len(finished):
+            return
+        arrival_s = self.columns.arrival_s()[finished]
+        order = np.argsort(arrival_s, kind="stable")
+        number = max(1, min(_MOST_PARTS, len(finished) // _FEWEST_REQUESTS))
+        edges = np.linspace(arrival_s.min(), arrival_s.max(), number + 1)
+        places = np.searchsorted(arrival_s[order], edges[1:-1], side="left")
+        for start_s, stop_s, part in zip(
+            edges, edges[1:], np.split(finished[order], places), strict=False
+        ):
+            if len(part):
+                yield float(start_s + stop_s) / 2, part

@@ -1,0 +1,121 @@
+"""A real headless Chromium for tests of pages; skipped, with a reason, where there is none.
+
+``browser`` is one for a test session. Each page is opened from its file; what the console says
+and every request that is no ``file:``, ``data:`` or ``blob:`` of its own is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from selenium.webdriver import Chrome
+
+_NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+_ARGUMENTS: Final = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+PATIENCE_S: Final = 60.0
+
+
+class Browser:
+    """A driven Chromium, and the folder that its downloads go to."""
+
+    def __init__(self, driver: Chrome, downloads: Path) -> None:
+        self.driver = driver
+        self.downloads = downloads
+
+    def open(self, path: Path, width: int = 1200, height: int = 900) -> None:
+        """Open a page of ours at a size, and wait until its charts are drawn."""
+        self.resize(width, height)
+        self.driver.get_log("browser")
+        self.driver.get_log("performance")
+        self.driver.get(path.as_uri())
+        self.wait("document.documentElement.dataset.ready === '1'")
+
+    def resize(self, width: int, height: int) -> None:
+        """Make the page so wide and high, as on a device of that size."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def prefer(self, scheme: str) -> None:
+        """Tell pages that the reader likes ``light`` or ``dark`` colours."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def ask(self, script: str, *arguments: object) -> Any:
+        """Value of a script that returns one."""
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, condition: str) -> None:
+        """Wait until an expression holds."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.ask(f"return {condition}"):
+            assert time.monotonic() < deadline, f"never: {condition}"
+            time.sleep(0.05)
+
+    def errors(self) -> list[str]:
+        """What the console has said since the page was opened."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """Addresses asked for since the page was opened, but for files and what pages make."""
+        found = []
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                found.append(message["params"]["request"]["url"])
+        return [url for url in found if not url.startswith(("file:", "data:", "blob:"))]
+
+    def downloaded(self, name: str) -> str:
+        """Text of a file that a click downloads."""
+        path, deadline = self.downloads / name, time.monotonic() + PATIENCE_S
+        while not path.exists():
+            assert time.monotonic() < deadline, f"{name} never came"
+            time.sleep(0.05)
+        text = path.read_text("utf-8")
+        path.unlink()
+        return text
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One Chromium for all tests of a session."""
+    binary = next((path for name in _NAMES if (path := shutil.which(name))), None)
+    driver_path = shutil.which("chromedriver")
+    if binary is None or driver_path is None:
+        pytest.skip("chromium and chromedriver are not installed (Debian: chromium-driver)")
+    from selenium import webdriver  # noqa: PLC0415 - only tests that have a browser need it
+    from selenium.webdriver.chrome.service import Service  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("browser")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in (*_ARGUMENTS, f"--user-data-dir={folder / 'profile'}"):
+        options.add_argument(argument)
+    downloads = folder / "downloads"
+    downloads.mkdir()
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(driver_path))
+    try:
+        yield Browser(driver, downloads)
+    finally:
+        driver.quit()
