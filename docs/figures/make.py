@@ -12,15 +12,15 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from docs.figures.svg import BAR, WORSE, Curve, Stack, bars, curves, stacks
+from docs.figures.svg import Curve, Stack, bars, curves, stacks
 from kvsim.sim.compared_scenarios import allocator_scenarios, compared
 from kvsim.sim.comparison import compare
 from kvsim.sim.comparison_presets import comparison_preset
 from kvsim.sim.comparison_presets.sosp23_fig2 import PAPER
 from kvsim.sim.comparison_presets.sosp23_lengths import saturated
 from kvsim.sim.engine_setup import set_up
-from kvsim.sim.html_page import STATE_LABELS
 from kvsim.sim.models import load_model
+from kvsim.sim.report.palette import BLUE, STATE_LABELS, VERMILLION
 from kvsim.sim.scenario import Scenario
 from kvsim.traces import bundled_path, read_trace
 from kvsim.traces.reuse import measure_reuse
@@ -141,8 +141,8 @@ def _draw_cache(found: dict[str, Any]) -> str:
     return curves(
         "Milliseconds until the next token",
         [
-            Curve("everything computed again", WORSE, points["without_ms"], -2),
-            Curve("with a KV cache", BAR, points["with_ms"], below=True),
+            Curve("everything computed again", VERMILLION, points["without_ms"], -2),
+            Curve("with a KV cache", BLUE, points["with_ms"], below=True),
         ],
         [(context, f"{context:,}") for context in CONTEXTS],
         [(1, "1"), (10, "10"), (100, "100"), (1000, "1,000")],
@@ -181,8 +181,8 @@ def _draw_reuse(found: dict[str, Any]) -> str:
     return curves(
         "Prompt tokens served from the cache, %",
         [
-            Curve(f"infinite cache: {found['ceiling_percent']:.1f}", WORSE, ceiling, 2),
-            Curve("LRU", BAR, points, 3),
+            Curve(f"infinite cache: {found['ceiling_percent']:.1f}", VERMILLION, ceiling, 2),
+            Curve("LRU", BLUE, points, 3),
         ],
         [(blocks, f"{blocks:,}") for blocks in found["blocks"]],
         [(0, "0"), (25, "25"), (50, "50"), (75, "75"), (100, "100")],

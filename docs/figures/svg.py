@@ -10,12 +10,12 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kvsim.sim.report.palette import BLUE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 WIDTH: Final = 480
-BAR: Final = "#2f86c5"
-WORSE: Final = "#d1495b"
 _LETTER: Final = 7.2  # of 13 px, a little more than the mean
 _LEFT: Final = 126
 _ROW: Final = 26
@@ -66,8 +66,8 @@ def stacks(
             colour, wide = colours[state][1], width * share
             parts.append(_rect(x, y, wide, colour))
             if share >= 0.08:
-                tone = "off" if _is_light(colour) else "on"
-                parts.append(_text(x + wide / 2, y + 15, f"{100 * share:.0f}", f"middle {tone}"))
+                tone = f"middle {_tone(colour)}".rstrip()
+                parts.append(_text(x + wide / 2, y + 15, f"{100 * share:.0f}", tone))
             x += wide
         parts.append(_text(WIDTH - 4, y + 15, bar.after, "end"))
     return _picture(title, top + len(bars) * _ROW + 6, parts)
@@ -82,7 +82,7 @@ def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
         y, wide = 34 + row * _ROW, width * value / largest
         parts += [
             _text(_LEFT - 8, y + 15, label, "end"),
-            _rect(_LEFT, y, wide, BAR),
+            _rect(_LEFT, y, wide, BLUE),
             _text(_LEFT + wide + 6, y + 15, words),
         ]
     return _picture(title, 34 + len(rows) * _ROW + 6, parts)
@@ -150,9 +150,12 @@ def _text(x: float, y: float, words: str, kind: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}"{kind}>{escape(words)}</text>'
 
 
-def _is_light(colour: str) -> bool:
+def _tone(colour: str) -> str:
+    """Class of words on a colour: white or dark; the page's own on a veil."""
+    if not colour.startswith("#"):
+        return ""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return 0.299 * red + 0.587 * green + 0.114 * blue > 140
+    return "off" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "on"
 
 
 def _picture(title: str, height: float, parts: Sequence[str]) -> str:
