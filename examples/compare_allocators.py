@@ -45,9 +45,13 @@ slowest = runs["longest reserved"].requests.nlargest(3, "ttft_s")
 print(slowest[["request", "prompt_tokens", "output_tokens", "queue_s", "ttft_s"]])
 
 # %% [markdown]
-# Given a folder, each run is written there, with a page that opens without a network.
+# Pictures: what the pool held over time, as a plotly figure, which a notebook shows. Given a
+# folder, each run is written there, with a page of all its charts that opens without a network.
 
 # %%
+memory = {name: run.plot.kv() for name, run in runs.items()}
 for name, run in runs.items():
     for folder in sys.argv[1:2]:
-        run.save(Path(folder) / name.replace(", ", "-").replace(" ", "-"))
+        place = Path(folder) / name.replace(",", "").replace(" ", "-")
+        run.save(place)
+        memory[name].write_html(place / "memory.html")
