@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -65,7 +65,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_scenario_options(scenario)
     add_pool_options(parser)
-    add_trace_options(parser.add_argument_group("trace"))
+    add_trace_options(parser.add_argument_group("trace"), several_rates=True)
     group = parser.add_argument_group("run")
     group.add_argument("--out", metavar="DIR", help="folder for comparison.json and report.html")
     group.add_argument(
@@ -90,7 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
     if folder is not None:
         check(folder)
     preset = None if arguments.preset is None else comparison_preset(arguments.preset)
-    check_trace_options(arguments)
+    for rate in arguments.rate_scale.split(","):
+        check_trace_options(Namespace(**{**vars(arguments), "rate_scale": rate}))
     scenarios, note = with_own_kernels(scenarios_of(arguments, preset))
     traces = _traces(arguments, preset)
     with nullcontext() if folder is None else run_folder_made(folder, check):
@@ -165,7 +166,7 @@ def _compared(
             step=arguments.step,
             audit=arguments.audit,
             seed=arguments.seed,
-            rate_scale=arguments.rate_scale,
+            rate_scale=arguments.rate_scale.split(","),
             assume_max_tokens=arguments.assume_max_tokens,
             closed=is_closed(arguments),
             think_time=arguments.think_time,

@@ -66,14 +66,14 @@ def add_scenario_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_trace_options(group: argparse._ArgumentGroup) -> None:
+def add_trace_options(group: argparse._ArgumentGroup, *, several_rates: bool = False) -> None:
     """Declare how the trace is read and replayed; ``kvsim compare`` has the same."""
     add_reading_options(group)
     add_loop_options(group)
     group.add_argument(
         "--rate-scale",
         default="1",
-        metavar="X",
+        metavar="X,Y,..." if several_rates else "X",
         help="let requests arrive X times as fast: all recorded times are divided by X; turns that "
         "wait for an answer keep their think time, so in closed loops sessions start X times as "
         "fast",

@@ -14,14 +14,22 @@ from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
+from kvsim.traces.rate_scale import parse_rate_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
+    from pathlib import Path
+    from typing import Any
+
+    import pandas as pd
 
     from kvsim.sim.comparison_row import Row
+    from kvsim.sim.report.comparison_plots import ComparisonPlots
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
+
+    Rate = Fraction | float | str
 
 SCHEMA: Final = "kvsim.comparison/1"
 
@@ -53,6 +61,54 @@ class Comparison:
             "notes": list(self.notes),
         }
 
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a run: its metrics, verdict, and shares of KV memory while requests waited."""
+        import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
+
+        return pd.DataFrame([_flat(row) for row in self.rows])
+
+    @property
+    def plot(self) -> ComparisonPlots:
+        """The charts of the page as plotly figures: ``.memory()``, ``.users()``, ``.rates()``."""
+        from kvsim.sim.report.comparison_plots import ComparisonPlots  # noqa: PLC0415
+
+        return ComparisonPlots(self)
+
+    def _repr_html_(self) -> str:
+        from kvsim.sim.report.notebook import comparison_html  # noqa: PLC0415
+
+        return comparison_html(self)
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``comparison.json`` and ``report.html``; see docs/compare.md.
+
+        Raises
+        ------
+        ValueError
+            Where the folder holds anything but an earlier comparison.
+        """
+        from pathlib import Path  # noqa: PLC0415
+
+        from kvsim.sim.comparison_file import write_comparison  # noqa: PLC0415
+        from kvsim.sim.report.comparison_page import comparison_page  # noqa: PLC0415
+        from kvsim.sim.run_place import check_comparison_folder  # noqa: PLC0415
+
+        check_comparison_folder(Path(folder), SCHEMA)
+        write_comparison(self.to_json(), comparison_page(self), Path(folder))
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    shares = row.views["six"] or {}
+    return {
+        "name": row.name,
+        "trace": row.trace,
+        "rate_scale": row.rate_scale,
+        "verdict": row.verdict["kind"],
+        **row.metrics,
+        **{f"{state}_share": share for state, share in shares.items()},
+    }
+
 
 def compare(
     trace: Trace | Sequence[Trace],
@@ -63,7 +119,7 @@ def compare(
     step: bool = False,
     audit: bool = False,
     seed: int = 0,
-    rate_scale: Fraction | float | str = 1,
+    rate_scale: Rate | Sequence[Rate] = 1,
     assume_max_tokens: str = "model",
     closed: bool = False,
     think_time: str | None = None,
@@ -73,10 +129,10 @@ def compare(
 ) -> Comparison:
     """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
 
-    Other arguments are those of :func:`kvsim.sim.run.simulate`; ``on_progress`` is called with
-    (requests ended in all runs, requests in all). Rows are named by the scenario, then the trace
-    where there are several. Scripts that ask for more than one job need the usual
-    ``if __name__ == "__main__"``.
+    Other arguments are those of :func:`kvsim.sim.run.simulate`, but that ``rate_scale`` may be
+    several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
+    named by the scenario, then the trace and the rate where there are several. Scripts that ask for
+    more than one job need the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
@@ -91,7 +147,6 @@ def compare(
         "step": step,
         "audit": audit,
         "seed": seed,
-        "rate_scale": rate_scale,
         "assume_max_tokens": assume_max_tokens,
         "closed": closed,
         "think_time": think_time,
@@ -101,11 +156,9 @@ def compare(
     traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
     for one in traces:
         _check_block_sizes(one, scenarios)
-    cases = [
-        Case(name if len(traces) == 1 else f"{name}, {one.name}", scenario, place)
-        for name, scenario in scenarios.items()
-        for place, one in enumerate(traces)
-    ]
+    rates = rate_scale if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
+    scales = [str(parse_rate_scale(str(rate))) for rate in rates]
+    cases = _cases(scenarios, traces, scales)
     jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
     if jobs <= 1:
@@ -114,6 +167,21 @@ def compare(
         rows = run_in_processes(traces, cases, options, jobs, told)
     kept = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
     return Comparison(kept, tuple(rows), tuple(notes))
+
+
+def _cases(
+    scenarios: Mapping[str, Scenario], traces: Sequence[Trace], scales: Sequence[str]
+) -> list[Case]:
+    """Every scenario on every trace at every rate, named by what there are several of."""
+    cases = []
+    for name, scenario in scenarios.items():
+        for place, one in enumerate(traces):
+            for scale in scales:
+                words = [name]
+                words += [one.name] if len(traces) > 1 else []
+                words += [f"rate x {scale}"] if len(scales) > 1 else []
+                cases.append(Case(", ".join(words), scenario, place, scale))
+    return cases
 
 
 def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:

@@ -66,7 +66,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
             metric("longest wait", "longest_wait_s", seconds, min),
             metric("starved", "starved", best=min),
         ]
-    groups = [None if is_reference(row) else row.trace for row in rows]
+    groups = [None if is_reference(row) else f"{row.trace} x {row.rate_scale}" for row in rows]
     lines = [
         *_states(rows, "KV while waiting", "while_waiting", _BETTER_STATES),
         *_states(rows, "KV all time", "all_time", {}),

@@ -29,6 +29,7 @@ class Row:
 
     name: str
     trace: str
+    rate_scale: str
     scenario: dict[str, object]
     kv_bytes_share: dict[str, Shares]
     views: dict[str, Shares]
@@ -55,6 +56,7 @@ def row_of(name: str, run: Run) -> Row:
     return Row(
         name=name,
         trace=run.trace.name,
+        rate_scale=str(run.options["rate_scale"]),
         scenario=scenario_to_dict(run.scenario),
         kv_bytes_share={window: _fractions(part) for window, part in parts.items()},
         views={
@@ -86,6 +88,7 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
     counts = {name: summary["requests"][name] for name in ("finished", "refused", "unfinished")}
     return {
         "pool_bytes": run.setup.pool.pool_bytes,
+        "arrivals_per_s": _arrival_rate(summary),
         **counts,
         "mean_running": windows.mean_between(windows.running, 0, run.engine.recorder.end_ps),
         "mean_running_while_waiting": waited["running"] / waited["window"]
@@ -104,3 +107,10 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "hit_percent": summary["cache"]["hit_percent"],
         "sharing_savings_percent": summary["memory"]["while_waiting"]["sharing"]["savings_percent"],
     }
+
+
+def _arrival_rate(summary: Mapping[str, Any]) -> float | None:
+    """Requests a second between the first arrival and the last."""
+    window = summary["window"]
+    span_s = window["last_arrival_s"] - window["first_arrival_s"]
+    return (summary["requests"]["total"] - 1) / span_s if span_s else None

@@ -17,7 +17,6 @@ from kvsim.sim.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableSequence, Sequence
-    from fractions import Fraction
 
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
@@ -34,6 +33,7 @@ class Case(NamedTuple):
     name: str
     scenario: Scenario
     trace: int = 0
+    rate_scale: str = "1"
 
 
 class Options(TypedDict):
@@ -42,7 +42,6 @@ class Options(TypedDict):
     step: bool
     audit: bool
     seed: int
-    rate_scale: Fraction | float | str
     assume_max_tokens: str
     closed: bool
     think_time: str | None
@@ -159,7 +158,13 @@ def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
 
     trace = task.traces[case.trace]
     try:
-        run = simulate(trace, case.scenario, on_progress=note, **task.options)
+        run = simulate(
+            trace,
+            case.scenario,
+            rate_scale=case.rate_scale,
+            on_progress=note,
+            **task.options,
+        )
     except ValueError as error:
         raise ValueError(f"{case.name}: {error}") from None
     if run.engine.partial:

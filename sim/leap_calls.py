@@ -232,7 +232,8 @@ class LeapCalls(LeapMembers):
                 context += member.computed
             else:
                 prefills.append((tokens, past))
-        self._first_ps, self._inside = self._cost.step(prefills, batch, context)
+        time = self._cost.step(prefills, batch, context)
+        self._first_ps, self._inside, self._weights_ps, self._prefill_ps, self._overhead_ps = time
         self._slope_ps, self._leap_steps = 0, 1
         end_ps = self._leap_start_ps + self._first_ps
         for member, _ in items:
@@ -251,8 +252,16 @@ class LeapCalls(LeapMembers):
     def _leap(self, context: int) -> None:
         """Nothing but decodes: how many calls like this one follow."""
         v, batch, flight = self._v, self._batch, self._flight
-        first_ps, slope_ps, valid, self._inside = self._cost.decode_run(batch, context)
-        self._first_ps, self._slope_ps = first_ps, slope_ps
+        (
+            self._first_ps,
+            self._slope_ps,
+            valid,
+            self._inside,
+            self._weights_ps,
+            self._overhead_ps,
+            self._overhead_slope_ps,
+        ) = self._cost.decode_run(batch, context)
+        self._prefill_ps = 0
         steps = 1
         if flight is None or not flight.ending:
             steps = self._last_steps[0][0] - v + 1

@@ -125,9 +125,12 @@ class LeapState:
         "_num_empty",
         "_num_evicted_told",
         "_num_tokens_counted",
+        "_overhead_ps",
+        "_overhead_slope_ps",
         "_partial",
         "_path_of",
         "_paths",
+        "_prefill_ps",
         "_queue_noted",
         "_requests",
         "_reserve",
@@ -141,6 +144,7 @@ class LeapState:
         "_waiting",
         "_watched",
         "_watermark",
+        "_weights_ps",
         "caching",
         "num_audited",
         "recorder",
@@ -188,6 +192,7 @@ class LeapState:
         self._last_end_ps = 0
         self._leap_steps = self._leap_call_ps = self._leap_start_ps = 0
         self._first_ps = self._slope_ps = 0
+        self._weights_ps = self._prefill_ps = self._overhead_ps = self._overhead_slope_ps = 0
         self._inside = True
         self._num_tokens_counted = 0
         self._since_ps = 0

@@ -97,6 +97,7 @@ class Leaper(LeapCalls):
     def plan(self, now_ps: int) -> int | None:
         """Scheduling calls due now; return the next boundary, ``None`` when idle."""
         if self._since_ps < now_ps:  # it was idle
+            self.recorder.idle(self._since_ps, now_ps)
             self._account(now_ps)
         self._now_ps = now_ps
         called = self._call(now_ps)
@@ -170,7 +171,6 @@ class Leaper(LeapCalls):
         first_ps, slope_ps, v = self._first_ps, self._slope_ps, self._v
         start_ps = self._leap_start_ps
         self._leap_steps = 0
-        recorder.num_steps += steps
         if not self._inside:
             recorder.num_steps_outside += steps
         calls = self._calls
@@ -181,12 +181,18 @@ class Leaper(LeapCalls):
             self._listener.flown(self._unroll(steps))
         if self._num_tokens_counted:
             recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
+        weights_ps, prefill_ps, overhead_ps = self._weights_ps, self._prefill_ps, self._overhead_ps
         if steps == 1:
             end_ps = start_ps + first_ps
             self._account(now_ps)
         else:
-            end_ps = start_ps + steps * first_ps + slope_ps * (steps * (steps - 1) // 2)
+            pairs = steps * (steps - 1) // 2
+            end_ps = start_ps + steps * first_ps + slope_ps * pairs
+            weights_ps *= steps
+            overhead_ps = steps * overhead_ps + self._overhead_slope_ps * pairs
             self._account_leap(steps, now_ps)
+        if not recorder.steps(start_ps, end_ps, steps, weights_ps, prefill_ps, overhead_ps):
+            self._spread_parts(steps)
         self._v = v = v + steps
         self._last_end_ps = end_ps
         landed = self._flight
@@ -199,6 +205,18 @@ class Leaper(LeapCalls):
             landed = Flight(end_ps)
             landed.ending = self._pop_ending()
         return landed
+
+    def _spread_parts(self, steps: int) -> None:
+        """What the leap's steps go into, in several windows."""
+        self.recorder.spread_steps(
+            self._leap_start_ps,
+            steps,
+            (self._first_ps, self._slope_ps),
+            self._weights_ps,
+            self._prefill_ps,
+            self._overhead_ps,
+            self._overhead_slope_ps,
+        )
 
     def _unroll(self, steps: int) -> Calls:
         """Tell the leap call by call, before the later ones take their blocks."""

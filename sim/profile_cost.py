@@ -15,6 +15,9 @@ Several prefills of a step are one call, so they share its floor: on 51 calls of
 each of three public tables (docs/validation.md) the sum of single calls is 69-109 % too slow at the
 median.
 
+Parts of a step (:mod:`kvsim.sim.step_parts`): G, all-reduce and head are ``weights``, decode is
+``kv``, mixed is ``prefill``.
+
     copy       = 2 * KV bytes of a token / bandwidth of the card, per copied token
 
 A synchronous engine pays host + device, an asynchronous one the larger of the two. Layers are
@@ -29,7 +32,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.sim.cost import DecodeRun
+from kvsim.sim.cost import NO_STEP, DecodeRun, StepTime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,18 +141,18 @@ class ProfileCost:
         num_decodes: int,
         context: int,
         window_contexts: Sequence[int] = (),
-    ) -> tuple[int, bool]:
+    ) -> StepTime:
         """See :class:`kvsim.sim.cost.StepCost`; O(prefills x groups).
 
         Without ``window_contexts`` a windowed group is charged the full ``context``.
         """
         if not prefills and not num_decodes:
-            return 0, True
+            return NO_STEP
         num_tokens = num_decodes
         for chunk, _ in prefills:
             num_tokens += chunk
         requests = num_decodes + len(prefills)
-        device_ps = self._dense_ps(num_tokens, requests)
+        dense_ps = device_ps = self._dense_ps(num_tokens, requests)
         for group in self.attention:
             windowed = group.window is not None and window_contexts
             seen = window_contexts[group.window_index] if windowed else context
@@ -166,7 +169,9 @@ class ProfileCost:
                 )
         host_ps = self.host_ps + self.host_per_request_ps * requests
         total_ps = max(host_ps, device_ps) if self.overlap else host_ps + device_ps
-        return total_ps, self._inside(prefills, num_decodes, context, num_tokens)
+        inside = self._inside(prefills, num_decodes, context, num_tokens)
+        prefill_ps = device_ps - dense_ps if prefills else 0
+        return StepTime(total_ps, inside, dense_ps, prefill_ps, total_ps - device_ps)
 
     def copy_ps(self, num_tokens: int) -> int:
         """See :class:`kvsim.sim.cost.StepCost`."""
@@ -178,7 +183,7 @@ class ProfileCost:
         Ends where the device part overtakes the host part of an asynchronous engine, and where
         the context enters or leaves the measured range.
         """
-        device_ps = self._dense_ps(num_decodes, num_decodes)
+        dense_ps = device_ps = self._dense_ps(num_decodes, num_decodes)
         per_context_ps = 0
         for group in self.attention:
             device_ps += group.decode_ps + group.decode_per_request_ps * num_decodes
@@ -188,13 +193,15 @@ class ProfileCost:
         host_ps = self.host_ps + self.host_per_request_ps * num_decodes
         num_steps, inside = self._range_run(num_decodes, context)
         if not self.overlap:
-            return DecodeRun(host_ps + device_ps, slope_ps, num_steps, inside)
+            total_ps = host_ps + device_ps
+            return DecodeRun(total_ps, slope_ps, num_steps, inside, dense_ps, host_ps)
         if device_ps >= host_ps:
-            return DecodeRun(device_ps, slope_ps, num_steps, inside)
+            return DecodeRun(device_ps, slope_ps, num_steps, inside, dense_ps, 0)
         if slope_ps:
             hidden = (host_ps - device_ps) // slope_ps + 1
             num_steps = hidden if num_steps is None else min(num_steps, hidden)
-        return DecodeRun(host_ps, 0, num_steps, inside)
+        shown_ps = host_ps - device_ps
+        return DecodeRun(host_ps, 0, num_steps, inside, dense_ps, shown_ps, -slope_ps)
 
     def _dense_ps(self, num_tokens: int, requests: int) -> int:
         """Everything of the device part but attention."""

@@ -5,8 +5,8 @@ metrics read the attributes afterwards. Everything is an integer (picoseconds, t
 slot-picoseconds for integrals), so that two engines with one meaning leave equal recorders.
 
 The recorder is one class in layers, each in its file: sums per time window (``time_windows.py``),
-why requests wait (``queue_clock.py``), memory over time (``memory_integrals.py``), and here what
-happens to requests, with counts of it.
+why requests wait (``queue_clock.py``), memory over time (``memory_integrals.py``), what steps spend
+their time on (``step_parts.py``), and here what happens to requests, with counts of it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.gap_histogram import GapHistogram
-from kvsim.sim.memory_integrals import MemoryIntegrals
 from kvsim.sim.queue_clock import MAX_FLIPS
+from kvsim.sim.step_parts import StepParts
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.relocations import Relocations
@@ -42,7 +42,7 @@ COPYING: Final = "copying"
 """Time in ps in which blocks were copied to the host or back."""
 
 
-class Recorder(MemoryIntegrals):
+class Recorder(StepParts):
     """Observer of one engine; see the module docstring.
 
     ``span_ps``, the time from the first arrival to the last, sets the first width of a window;
@@ -68,7 +68,7 @@ class Recorder(MemoryIntegrals):
         ``COPYING``.
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first.
-    num_stalls, longest_stall_ps, num_steps, num_evicted_blocks : int
+    num_stalls, longest_stall_ps, num_steps_outside, num_evicted_blocks : int
     num_swaps, num_host_full : int
         Victims that went to the host, and those it had no room for.
     peak_host_blocks : int
@@ -118,7 +118,6 @@ class Recorder(MemoryIntegrals):
         self.gaps = GapHistogram()
         self.num_stalls = 0
         self.longest_stall_ps = 0
-        self.num_steps = 0
         self.num_evicted_blocks = 0
         self.num_swaps = self.num_host_full = 0
         self.peak_host_blocks = 0

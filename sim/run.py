@@ -61,6 +61,11 @@ class Run:
         names = self.scenario.preset, self.scenario.model.name, self.scenario.hardware.name
         return f"<Run of {self.trace.name}, {len(self.trace):,} requests: {', '.join(names)}>"
 
+    def _repr_html_(self) -> str:
+        from kvsim.sim.report.notebook import run_html  # noqa: PLC0415 - only notebooks ask
+
+        return run_html(self)
+
     @cached_property
     def summary(self) -> Summary:
         """All metrics of ``docs/metrics.md`` as nested dicts of plain numbers."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.cost import StepCost
+    from kvsim.sim.cost import StepCost, StepTime
     from kvsim.sim.host_link import HostLink
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
@@ -59,13 +59,17 @@ class FlightItem(NamedTuple):
 
 @dataclass(slots=True)
 class Flight:
-    """A scheduled step: called at ``call_ps``, on the device from ``start_ps`` to ``end_ps``."""
+    """A scheduled step: called at ``call_ps``, on the device from ``start_ps`` to ``end_ps``.
+
+    ``time`` has what it goes into.
+    """
 
     step: ScheduledStep
     items: list[FlightItem]
     call_ps: int
     start_ps: int
     end_ps: int
+    time: StepTime
 
 
 class Stepper:
@@ -181,6 +185,8 @@ class Stepper:
         self._account(now_ps)
         flight = self._in_flight.popleft()
         assert flight.end_ps == now_ps, "results are applied at their boundary"
+        self.recorder.step(flight.start_ps, flight.time)
+        self.recorder.num_steps_outside += not flight.time.inside
         finished: list[int] = []
         late: list[int] = []
         dropped: list[int] = []
@@ -260,7 +266,7 @@ class Stepper:
 
     def _launch(self, step: ScheduledStep, now_ps: int) -> None:
         """Put a step behind those in flight and count its tokens as computed."""
-        recorder, allocator = self.recorder, self.state.allocator
+        allocator = self.state.allocator
         self._note_moves(step, now_ps)
         self._ends_together = step.ends_together
         items = []
@@ -282,21 +288,21 @@ class Stepper:
             sequence.in_flight += num_tokens
             sequence.owed += samples
         contexts += [step.padded_to] * len(self.state.ended)
-        duration_ps, inside = self._cost.step(
+        time = self._cost.step(
             prefills,
             len(contexts),
             sum(contexts),
             [sum(min(context, window) for context in contexts) for window in self._windows],
         )
+        duration_ps = time.duration_ps
         if not self.config.keeps_everything:
             duration_ps += self._note_scores(items)
         start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
         if self._link is not None:
             duration_ps = self._with_copies(step, start_ps, duration_ps)
         duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
-        recorder.num_steps += 1
-        recorder.num_steps_outside += not inside
-        flight = Flight(step, items, now_ps, start_ps, start_ps + duration_ps)
+        time = time.with_overhead(duration_ps)
+        flight = Flight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
         self._in_flight.append(flight)
         if self._listener is not None:
             self._listener.called(self, flight)
@@ -472,6 +478,8 @@ class Stepper:
         )
         hole = blank if self._fragmented else 0
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
+        if not self._in_flight:
+            self.recorder.idle(self._since_ps, now_ps)
         self.recorder.shared(self._since_ps, now_ps, shared)
         self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)
         if self.recorder.retention is not None:

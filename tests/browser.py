@@ -32,7 +32,7 @@ _ARGUMENTS: Final = (
     "--disable-sync",
     "--hide-scrollbars",
 )
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 30.0
 
 
 class Browser:
@@ -45,10 +45,15 @@ class Browser:
     def open(self, path: Path, width: int = 1200, height: int = 900) -> None:
         """Open a page of ours at a size, and wait until its charts are drawn."""
         self.resize(width, height)
-        self.driver.get_log("browser")
-        self.driver.get_log("performance")
+        self._log("browser")
+        self._log("performance")
         self.driver.get(path.as_uri())
         self.wait("document.documentElement.dataset.ready === '1'")
+
+    def _log(self, kind: str) -> list[dict[str, Any]]:
+        """Entries of a log since it was last read."""
+        entries: list[dict[str, Any]] = self.driver.get_log(kind)  # type: ignore[no-untyped-call]
+        return entries
 
     def resize(self, width: int, height: int) -> None:
         """Make the page so wide and high, as on a device of that size."""
@@ -73,12 +78,12 @@ class Browser:
 
     def errors(self) -> list[str]:
         """What the console has said since the page was opened."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+        return [entry["message"] for entry in self._log("browser")]
 
     def requests(self) -> list[str]:
         """Addresses asked for since the page was opened, but for files and what pages make."""
         found = []
-        for entry in self.driver.get_log("performance"):
+        for entry in self._log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 found.append(message["params"]["request"]["url"])
@@ -112,9 +117,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         options.add_argument(argument)
     downloads = folder / "downloads"
     downloads.mkdir()
-    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(driver_path))
+    driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)}
+    )
+    driver.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
     try:
         yield Browser(driver, downloads)
     finally:

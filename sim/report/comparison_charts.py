@@ -27,6 +27,8 @@ _BAR_PX: Final = 24
 _PANEL_PX: Final = 90
 """Title, axis and space of a row of panels."""
 _ACROSS: Final = 3
+_ROOM: Final = 1.35
+"""Of an axis against its longest bar: room for the number beside the bar."""
 _USERS: Final = (
     "TTFT p50",
     "TTFT p99",
@@ -84,7 +86,7 @@ def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Fig
         _label(row.name, "" if row.kv_bytes_share[window] else " (nobody waits)") for row in rows
     ]
     figure = _multiples(rows, labels, panels, shared_x=True)
-    figure.update_xaxes(range=[0, 100])
+    figure.update_xaxes(range=[0, 100 * _ROOM], tickvals=[0, 50, 100])
     return figure.update_xaxes(title_text="% of the pool", row=-(-len(panels) // _ACROSS))
 
 
@@ -140,7 +142,10 @@ def _multiples(
     names = [escape(row.name) for row in rows]
     for place, panel in enumerate(panels):
         bars = _bars(panel, names)
-        figure.add_bar(**bars, row=place // _ACROSS + 1, col=place % _ACROSS + 1)
+        where = {"row": place // _ACROSS + 1, "col": place % _ACROSS + 1}
+        figure.add_bar(**bars, **where)
+        most = max((value for value in panel.values if value is not None), default=0)
+        figure.update_xaxes(range=[0, (most or 1) * _ROOM], **where)
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=labels,
@@ -169,7 +174,7 @@ def _bars(panel: _Panel, names: Sequence[str]) -> dict[str, Any]:
             "color": [BLUE if best else panel.colour for best in panel.best],
             "line": {"color": edges, "width": [2 if best else 0.5 for best in panel.best]},
         },
-        "textposition": "auto",
+        "textposition": "outside",
         "cliponaxis": False,
         "hovertemplate": f"%{{customdata}}: %{{text}}<extra>{panel.title}</extra>",
         "showlegend": False,

@@ -9,6 +9,7 @@ from kvsim.sim.readable import number, published_number
 from kvsim.sim.report.comparison_charts import memory_chart, users_chart
 from kvsim.sim.report.facts import cost_text, rules_text, trace_text
 from kvsim.sim.report.page import Head, bullets, page
+from kvsim.sim.report.rate_charts import rate_charts
 from kvsim.sim.report.tables import table_html
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Blo
         yield from _published(published)
     yield memory_chart(rows, "six" if published is None else "sosp23")
     yield users_chart(rows)
+    yield from rate_charts(rows)
     seen = sorted((line for line in lines if not line.section), key=lambda x: x.label != "verdict")
     yield _heading(
         "What users see, in numbers",

@@ -102,10 +102,10 @@ def _memory_chart(document: Document) -> Chart:
         figure.add_bar(
             x=[round(gib, 4)],
             y=["memory"],
-            name=_name(name),
+            name=escape(_name(name)),
             orientation="h",
             marker={"color": BLUE if name == "kv" else next(colours)},
-            text=[f"{_name(name)} {gib:.2f} GiB"],
+            text=[f"{escape(_name(name))} {gib:.2f} GiB"],
             textposition="inside",
             insidetextanchor="middle",
         )

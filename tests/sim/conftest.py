@@ -13,7 +13,7 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cache_log import CacheLog, cache_log
-from kvsim.sim.cost import LinearCost
+from kvsim.sim.cost import LinearCost, StepTime
 from kvsim.sim.driver import EngineRun
 from kvsim.sim.engine_setup import EngineSetup
 from kvsim.sim.golden import GoldenLog, read_log
@@ -71,7 +71,10 @@ def three_requests() -> tuple[Trace, Recorder]:
     recorder.stall(1, 60 * MS)
     recorder.finished(1, 310 * MS, 3)
     recorder.refused(2, "needs 9 blocks, the pool has 7")
-    recorder.num_steps, recorder.num_steps_outside = 5, 1
+    recorder.num_steps_outside = 1
+    for number in range(5):
+        recorder.step(60 * MS * number, StepTime(60 * MS, True, 30 * MS, 0, 10 * MS))
+    recorder.idle(300 * MS, 310 * MS)
     recorder.num_evicted_blocks = 7
     return trace, recorder
 

@@ -137,7 +137,7 @@ class Account(Stepper, ScheduleListener):
         relocations = stepper.state.allocator.relocations
         copied = 0 if relocations is None else relocations.copied_tokens
         assert isinstance(self._cost, LinearCost)
-        step_ps, _ = self._cost.step(prefills, len(contexts), sum(contexts))
+        step_ps = self._cost.step(prefills, len(contexts), sum(contexts)).duration_ps
         copy_ps = (copied - self.copied) * self._cost.per_copied_token_ps
         if not flight.step.ends_together:  # rows of ended members are paid for, too
             assert flight.end_ps - flight.start_ps == step_ps + copy_ps

@@ -94,7 +94,10 @@ def test_a_decode_run_is_the_sum_of_its_steps(
         total_ps = 0
         for j in range(length):
             expected = cost.step((), num_decodes, at + j * num_decodes)
-            assert (run.first_ps + run.slope_ps * j, run.inside) == expected
+            assert (run.first_ps + run.slope_ps * j, run.inside) == expected[:2]
+            assert (run.weights_ps, 0) == (expected.weights_ps, expected.prefill_ps)
+            assert run.overhead_ps + run.overhead_slope_ps * j == expected.overhead_ps
+            assert min(expected.overhead_ps, expected.kv_ps) >= 0
             total_ps += expected[0]
         assert total_ps == length * run.first_ps + run.slope_ps * length * (length - 1) // 2
         done += length
@@ -107,14 +110,14 @@ def test_a_run_ends_only_where_something_changes(
     run = cost.decode_run(num_decodes, context)
     if run.num_steps is None:
         return
-    after = cost.step((), num_decodes, context + run.num_steps * num_decodes)
+    after = cost.step((), num_decodes, context + run.num_steps * num_decodes)[:2]
     predicted = (run.first_ps + run.slope_ps * run.num_steps, run.inside)
     assert after != predicted or cost.overlap
 
 
 def test_it_is_a_step_cost_and_an_empty_step_lasts_nothing() -> None:
     cost: StepCost = make_cost(host_ps=5)
-    assert cost.step((), 0, 0) == (0, True)
+    assert cost.step((), 0, 0)[:2] == (0, True)
 
 
 def test_synchronous_pays_the_sum_and_asynchronous_the_larger() -> None:
@@ -134,10 +137,10 @@ def test_the_run_of_an_asynchronous_engine_ends_where_the_device_overtakes() -> 
 def test_ranges_cut_a_run_so_that_inside_is_one_answer() -> None:
     measured = MeasuredRanges(batch=(1, 8), total_context=(20, 40), step_tokens=(1, 8))
     cost = make_cost(measured=measured)
-    assert cost.decode_run(5, 8)[2:] == (3, False)
-    assert cost.decode_run(5, 23)[2:] == (4, True)
-    assert cost.decode_run(5, 41)[2:] == (None, False)
-    assert cost.decode_run(9, 30)[2:] == (None, False)
+    assert cost.decode_run(5, 8)[2:4] == (3, False)
+    assert cost.decode_run(5, 23)[2:4] == (4, True)
+    assert cost.decode_run(5, 41)[2:4] == (None, False)
+    assert cost.decode_run(9, 30)[2:4] == (None, False)
     assert not cost.step([(4, 0)], 0, 0)[1], "prefill was not measured"
 
 

@@ -1,0 +1,37 @@
+"""``comparison.plot``: the charts of a comparison's page as plotly figures, for notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsim.sim.report import comparison_charts, rate_charts
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from kvsim.sim.comparison import Comparison
+
+
+class ComparisonPlots:
+    """Figures of one comparison."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._rows = comparison.rows
+
+    def memory(self) -> go.Figure:
+        """Share of KV memory by state, one panel a state, one bar a run."""
+        return comparison_charts.memory_chart(self._rows).figure
+
+    def users(self) -> go.Figure:
+        """Latencies, rates and hits, one panel a metric, one bar a run, the best marked."""
+        return comparison_charts.users_chart(self._rows).figure
+
+    def rates(self) -> go.Figure:
+        """Goodput, or the sustained rate, against the rate of arrivals.
+
+        Raises ``ValueError`` where only one rate was run.
+        """
+        charts = rate_charts.rate_charts(self._rows)
+        if not charts:
+            raise ValueError("there is nothing to draw: only one rate was run")
+        return charts[0].figure

@@ -1,0 +1,69 @@
+"""What a notebook shows of a result: one short table, all text escaped."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kvsim.sim.comparison_lines import table_lines
+from kvsim.sim.readable import number, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kvsim.sim.comparison import Comparison
+    from kvsim.sim.run import Run
+
+_LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"))
+_COMPARED: Final = (
+    "verdict",
+    "sustained req/s",
+    "TTFT p50",
+    "TTFT p99",
+    "TPOT p99",
+    "goodput requests/s",
+    "preemptions",
+    "hit rate, %",
+)
+
+
+def run_html(run: Run) -> str:
+    """Verdict, counts, latencies, memory and cache of a run."""
+    summary = cast("dict[str, Any]", run.summary)
+    requests, states = summary["requests"], summary["memory"]["all_time"]["states_percent"]
+    hit = summary["cache"]["hit_percent"]
+    rows = [
+        ("verdict", summary["verdict"]["text"]),
+        ("requests", f"{requests['finished']:,} of {requests['total']:,} finished"),
+    ]
+    for label, name in _LATENCIES:
+        found = summary["latency"][name]
+        rows.append((label, f"p50 {seconds(found['p50'])}, p99 {seconds(found['p99'])}"))
+    rows += [
+        ("KV memory", ", ".join(f"{state} {share:.1f} %" for state, share in states.items())),
+        ("preemptions", number(summary["preemptions"]["count"])),
+        ("hit rate", "-" if hit is None else f"{hit:.1f} %"),
+    ]
+    return _table(repr(run).strip("<>"), (), rows)
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """The metrics that users feel, one row a run, a star at the best."""
+    lines = {line.label: line for line in table_lines(comparison.rows)}
+    cells = [lines[label].cells() for label in _COMPARED]
+    rows = (
+        (row.name, *(f"{text} *" if best else text for text, best in line))
+        for row, *line in zip(comparison.rows, *cells, strict=True)
+    )
+    traces = ", ".join(trace.name for trace in comparison.traces)
+    return _table(f"{len(comparison.rows)} runs on {traces}", ("", *_COMPARED), rows)
+
+
+def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    top = "".join(f"<th>{escape(head)}</th>" for head in heads)
+    body = "".join(
+        f"<tr><th>{escape(first)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in rest)}</tr>"
+        for first, *rest in rows
+    )
+    head = f"<tr>{top}</tr>" if top else ""
+    return f"<table><caption>{escape(caption)}</caption>{head}{body}</table>"

@@ -1,0 +1,46 @@
+"""Numbers for a screen, and curves thinned so that their peaks stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.sim.report.figures import numbers, thinned
+
+
+def test_numbers_have_five_digits_and_gaps() -> None:
+    assert numbers([1 / 3, 123456.7, np.nan, 0]) == [0.33333, 123460, None, 0]
+
+
+def test_a_short_curve_stays_as_it_is() -> None:
+    x, y = thinned(np.arange(5), np.arange(5) ** 2, most=5)
+    assert (x.tolist(), y.tolist()) == ([0, 1, 2, 3, 4], [0, 1, 4, 9, 16])
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6) | st.just(np.nan), min_size=11, max_size=300),
+    st.integers(2, 40),
+)
+def test_least_and_greatest_of_each_part_stay(values: list[float], most: int) -> None:
+    y = np.array(values)
+    x, thin = thinned(np.arange(len(y)), y, most)
+    if len(y) <= most:
+        assert len(thin) == len(y)
+        return
+    assert len(thin) <= 2 * (most // 2) + 2
+    assert (x[0], x[-1]) == (0, len(y) - 1)
+    assert (np.diff(x) > 0).all()
+    assert y[x] == pytest.approx(thin, nan_ok=True)
+    if not np.isnan(y).all():
+        assert np.nanmax(thin) == np.nanmax(y)
+        assert np.nanmin(thin) == np.nanmin(y)
+
+
+def test_a_single_spike_in_a_million_is_seen() -> None:
+    y = np.zeros(1_000_000)
+    y[654_321] = 7
+    x, thin = thinned(np.arange(len(y)), y)
+    assert x[np.argmax(thin)] == 654_321
+    assert len(thin) < 2100

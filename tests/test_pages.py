@@ -1,0 +1,193 @@
+"""Every kind of page: nothing unescaped, and in a real browser, on a screen, a phone and paper."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.page_kinds import PAGES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.browser import Browser
+
+EVIL = "\"'><script>window.hacked=1</script><img src=x onerror=window.hacked=1>&amp;</title>"
+WORD = "a plain name"
+BIGGEST = 8_000_000
+
+
+def text_of(kind: str, word: str) -> str:
+    return "".join(PAGES[kind](word))
+
+
+class Tags(HTMLParser):
+    """Start tags of a page, by name; raw text of scripts is no tag."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, int] = {}
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found[tag] = self.found.get(tag, 0) + 1
+        self.attributes |= {name for name, _ in attrs}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], Path]:
+    """Files of all pages: of plain names, and of evil ones."""
+    folder = tmp_path_factory.mktemp("pages")
+    files = {}
+    for kind in PAGES:
+        for evil in (False, True):
+            files[kind, evil] = folder / f"{kind}{'-evil' * evil}.html"
+            files[kind, evil].write_text(text_of(kind, EVIL if evil else WORD), "utf-8")
+    return files
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_nothing_from_outside_is_markup(kind: str) -> None:
+    plain, evil = Tags(), Tags()
+    page = text_of(kind, EVIL)
+    plain.feed(text_of(kind, WORD))
+    evil.feed(page)
+    assert evil.found == plain.found
+    assert evil.attributes == plain.attributes
+    assert "<script>window" not in page
+    assert page.count("</script>") == plain.found["script"]
+    assert "&lt;script&gt;window" in page
+    for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page):
+        assert not set("<>&") & set(data)
+        assert "\\u003cscript" not in data, "plotly reads some HTML: names in figures are escaped"
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_page_is_one_file(kind: str) -> None:
+    page = text_of(kind, WORD)
+    assert len(page) < BIGGEST
+    assert page == text_of(kind, WORD)
+    assert not re.search(r"<(link|iframe|object|embed)\b|<script[^>]*\ssrc=", page)
+    assert "Content-Security-Policy" in page
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_evil_names_do_nothing_in_a_browser(
+    kind: str, browser: Browser, written: dict[tuple[str, bool], Path]
+) -> None:
+    browser.open(written[kind, True])
+    assert browser.errors() == []
+    assert browser.requests() == []
+    assert browser.ask("return window.hacked") is None
+    assert browser.ask("return document.querySelectorAll('img, a:not(.skip)').length") == 0
+    names = browser.ask(
+        "return [...document.querySelectorAll('[data-chart]')].map(b => b.dataset.file)"
+    )
+    num_charts = browser.ask("return document.querySelectorAll('.plot').length")
+    assert len(set(names)) == len(names) == num_charts >= 2
+    for place, name in enumerate(names):
+        points = browser.ask(
+            "const b = document.querySelectorAll('[data-chart]')[arguments[0]]; b.click();"
+            "return document.getElementById(b.dataset.chart).data.map(t => t.x.length)",
+            place,
+        )
+        assert min(points) > 0
+        head, *rows = csv.reader(io.StringIO(browser.downloaded(name)))
+        assert head[:2] == ["panel", "series"]
+        assert len(rows) == sum(points)
+        assert {len(row) for row in rows} == {5}
+        assert not any("&lt;" in cell for row in rows for cell in row), "names as they are"
+    assert browser.errors() == browser.requests() == []
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_phone_shows_all(
+    kind: str, browser: Browser, written: dict[tuple[str, bool], Path]
+) -> None:
+    browser.open(written[kind, False], width=390, height=800)
+    assert browser.ask("return document.documentElement.scrollWidth") <= 390
+    assert beyond_the_edge(browser) == []
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_screen_shows_all_at_once(
+    kind: str, browser: Browser, written: dict[tuple[str, bool], Path]
+) -> None:
+    browser.prefer("light")
+    browser.open(written[kind, False])
+    assert beyond_the_edge(browser) == []
+    cut = "e => e.scrollWidth > e.clientWidth + 1"
+    assert browser.ask(f"return [...document.querySelectorAll('.wide')].filter({cut}).length") == 0
+    walk_by_keyboard(browser)
+    change_colours(browser)
+    print_out(browser)
+    assert browser.errors() == browser.requests() == []
+
+
+def beyond_the_edge(browser: Browser) -> list[str]:
+    """Tags of what is cut off on the right, but for what scrolls in a box of its own."""
+    found: list[str] = browser.ask(
+        "return [...document.querySelectorAll('main *, header *')].filter(e =>"
+        " !e.closest('.wide, svg, .js-plotly-plot, .skip')"
+        " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
+    )
+    return found
+
+
+def colours(browser: Browser) -> list[str]:
+    """Of the page's paper, and of the text of the first figure."""
+    found: list[str] = browser.ask(
+        "return [getComputedStyle(document.body).backgroundColor,"
+        " document.querySelector('.plot')._fullLayout.font.color]"
+    )
+    return found
+
+
+def change_colours(browser: Browser) -> None:
+    light = colours(browser)
+    assert light[0] == "rgb(255, 255, 255)"
+    browser.ask("document.getElementById('theme').click()")
+    dark = colours(browser)
+    assert dark[0] == "rgb(20, 23, 28)"
+    assert dark[1] != light[1]
+    browser.ask("document.getElementById('theme').click()")
+    assert colours(browser) == light
+    browser.ask("delete document.documentElement.dataset.theme")
+    browser.prefer("dark")
+    browser.wait("document.getElementById('theme').textContent === 'Light colours'")
+    assert colours(browser) == dark
+
+
+def print_out(browser: Browser) -> None:
+    browser.ask("dispatchEvent(new Event('beforeprint'))")
+    widths = browser.ask(
+        "return [...document.querySelectorAll('.plot')].map(p => p._fullLayout.width)"
+    )
+    assert max(widths) <= 700
+    assert colours(browser)[0] == "rgb(255, 255, 255)"
+    browser.ask("dispatchEvent(new Event('afterprint'))")
+    assert colours(browser)[0] == "rgb(20, 23, 28)"
+    browser.prefer("light")
+
+
+def walk_by_keyboard(browser: Browser) -> None:
+    odd = "document.querySelectorAll('[onclick], [tabindex]:not([tabindex=\"0\"])')"
+    assert browser.ask(f"return {odd}.length") == 0
+    for condition in (
+        "[...document.querySelectorAll('.plot')].every(p => p.role === 'img'"
+        " && p.getAttribute('aria-label').length > 20)",
+        "[...document.querySelectorAll('.wide')].every(e => e.tabIndex === 0"
+        " && e.getAttribute('aria-label'))",
+        "[...document.querySelectorAll('section .see')].every(p => p.textContent.length > 20)",
+    ):
+        assert browser.ask(f"return {condition}"), condition
+    browser.ask("document.querySelector('.skip').focus()")
+    assert browser.ask("return document.querySelector('.skip').getBoundingClientRect().left") >= 0
+    levels = browser.ask("return [...document.querySelectorAll('h1, h2')].map(h => h.tagName)")
+    assert levels[0] == "H1"
+    assert set(levels[1:]) == {"H2"}
