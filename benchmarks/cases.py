@@ -30,6 +30,14 @@ PRESETS: Final = {
 Options = dict[str, int | bool | str]
 """``SchedulerConfig`` fields by name."""
 
+PLAIN: Final[Options] = {
+    "num_gpu_blocks": 19_000,
+    "max_model_len": 16_384,
+    "enable_prefix_caching": False,
+}
+CACHED: Final[Options] = {"enable_prefix_caching": True}
+TIGHT: Final[Options] = {"num_gpu_blocks": 6_000}
+
 COST: Final = LinearCost(
     base_ps=5_500_000_000,  # 5.5 ms
     per_prefill_token_ps=20_000_000,
@@ -98,6 +106,11 @@ def lognormal(
     )
 
 
+def long_answers(rate_per_s: float) -> Callable[[int], Trace]:
+    """Independent requests whose answers are eight times as long."""
+    return lognormal(rate_per_s, output_mean=2048, max_tokens=32_767)
+
+
 def chats(rate_per_s: float, think_mean_s: float) -> Callable[[int], Trace]:
     """Multi-turn chats with shared system prompts."""
     return lambda num: multi_turn(num, rate_per_s, seed=1, think_mean_s=think_mean_s)
@@ -155,115 +168,115 @@ def radix_cases(hashed: list[Case]) -> list[Case]:
     ]
 
 
-def cases() -> list[Case]:
-    """All rows, in the order of the table."""
-    plain: Options = {
-        "num_gpu_blocks": 19_000,
-        "max_model_len": 16_384,
-        "enable_prefix_caching": False,
-    }
-    cached = plain | {"enable_prefix_caching": True}
-    tight: Options = {"num_gpu_blocks": 6_000}
-    azure_options, azure_cost = logs_options("azure_0_600")
-    moon_options, moon_cost = logs_options("mooncake_0_200")
-    law = "log-normal 512 + 256 tokens"
-    chat = "chats, 95 prompt blocks"
-    base = Case(
+def plain_cases() -> list[Case]:
+    """Independent requests without a prefix cache; the first is ``light``."""
+    law, roomy = "log-normal 512 + 256 tokens", "19,000 blocks"
+    light = Case(
         "light",
-        f"{law}, 4/s, 19,000 blocks",
+        f"{law}, 4/s, {roomy}",
         lognormal(4),
         100_000,
-        plain,
+        PLAIN,
         step_on=3000,
         goal="ratio 8, 30,000 req/s (aim 50,000)",
     )
-    with_cache = replace(base, num_requests=30_000, options=cached, step_on=1500)
-    hashed = [
-        replace(
-            with_cache,
-            name="chat-light",
-            about=f"{chat}, 4/s, 19,000 blocks",
-            trace=chats(4, 60),
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
-        ),
-        replace(
-            with_cache,
-            name="chat-over",
-            about=f"{chat}, 40/s, 19,000 blocks",
-            trace=chats(40, 5),
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
-        ),
-        replace(
-            with_cache,
-            name="chat-tight",
-            about=f"{chat}, 40/s, 6,000 blocks",
-            trace=chats(40, 5),
-            options=cached | tight,
-            goal="ratio 8, 15,000 req/s (aim 20,000)",
+    long = replace(
+        light,
+        num_requests=20_000,
+        options=PLAIN | {"max_model_len": 65_536},
+        step_on=0,
+        goal="us/req <= 1.2 x light",
+    )
+    rows: list[tuple[Case, str, str, Callable[[int], Trace], Options]] = [
+        (light, "over", f"{law}, 40/s, {roomy}", lognormal(40), {}),
+        (light, "tight", f"{law}, 40/s, 6,000 blocks", lognormal(40), TIGHT),
+        (long, "long", f"log-normal 512 + 2,048 tokens, 4/s, {roomy}", long_answers(4), {}),
+        (
+            long,
+            "long-even",
+            "the same at 0.5/s: as many tokens a second as light",
+            long_answers(0.5),
+            {},
         ),
     ]
-    preempting = replace(
-        base,
-        name="tight",
-        about=f"{law}, 40/s, 6,000 blocks",
-        trace=lognormal(40),
-        options=plain | tight,
-    )
+    return [light] + [
+        replace(like, name=name, about=about, trace=trace, options=like.options | options)
+        for like, name, about, trace, options in rows
+    ]
+
+
+def chat_cases(light: Case) -> list[Case]:
+    """Chats on an engine with a prefix cache."""
+    rows: list[tuple[str, int, int, str, Options]] = [
+        ("chat-light", 4, 60, "19,000", {}),
+        ("chat-over", 40, 5, "19,000", {}),
+        ("chat-tight", 40, 5, "6,000", TIGHT),
+    ]
     return [
-        base,
-        replace(base, name="over", about=f"{law}, 40/s, 19,000 blocks", trace=lognormal(40)),
-        preempting,
         replace(
-            base,
-            name="long",
-            about="log-normal 512 + 2,048 tokens, 4/s, 19,000 blocks",
-            trace=lognormal(4, output_mean=2048, max_tokens=32_767),
-            num_requests=20_000,
-            options=plain | {"max_model_len": 65_536},
-            step_on=0,
-            goal="us/req <= 1.2 x light",
-        ),
-        replace(
-            base,
-            name="long-even",
-            about="the same at 0.5/s: as many tokens a second as light",
-            trace=lognormal(0.5, output_mean=2048, max_tokens=32_767),
-            num_requests=20_000,
-            options=plain | {"max_model_len": 65_536},
-            step_on=0,
-            goal="us/req <= 1.2 x light",
-        ),
-        *hashed,
-        *radix_cases(hashed),
-        *reserved_cases(base),
-        *policy_cases(hashed[-1], preempting),
-        Case(
+            light,
+            name=name,
+            about=f"chats, 95 prompt blocks, {rate_per_s}/s, {blocks} blocks",
+            trace=chats(rate_per_s, think_mean_s),
+            num_requests=30_000,
+            options=PLAIN | CACHED | options,
+            step_on=1500,
+            goal="ratio 8, 15,000 req/s (aim 20,000)",
+        )
+        for name, rate_per_s, think_mean_s, blocks, options in rows
+    ]
+
+
+def recorded_cases() -> list[Case]:
+    """Public traces, under the options of the logs recorded of them."""
+    rows = [
+        (
             "mooncake",
             "Mooncake conversation, first 45 min, 24,000 blocks",
-            from_file("mooncake-fast25/*.jsonl.gz"),
+            "mooncake-fast25/*.jsonl.gz",
             8_940,
-            moon_options | {"enable_prefix_caching": True},
-            moon_cost,
-            step_on=200,
-            goal="4 s (aim 2)",
+            "mooncake_0_200",
+            200,
+            "4 s (aim 2)",
         ),
-        Case(
+        (
             "azure",
             "Azure conversation 2023, 2,000 blocks",
-            from_file("azure-llm-2023/*.csv"),
+            "azure-llm-2023/*.csv",
             19_366,
-            azure_options | {"enable_prefix_caching": True},
-            azure_cost,
-            step_on=600,
-            goal="2 s",
+            "azure_0_600",
+            600,
+            "2 s",
         ),
-        replace(
-            base,
-            name="million",
-            about="as light, 1 M requests, own process",
-            num_requests=1_000_000,
-            step_on=0,
-            goal="peak <= 300 MB",
-            peak_memory=True,
-        ),
+    ]
+    found = []
+    for name, about, pattern, num_requests, log, step_on, goal in rows:
+        options, cost = logs_options(log)
+        case = Case(name, about, from_file(pattern), num_requests, options | CACHED, cost)
+        found.append(replace(case, step_on=step_on, goal=goal))
+    return found
+
+
+def cases() -> list[Case]:
+    """All rows, in the order of the table."""
+    plain = plain_cases()
+    light, _, tight = plain[:3]
+    hashed = chat_cases(light)
+    million = replace(
+        light,
+        name="million",
+        about="as light, 1 M requests, own process",
+        num_requests=1_000_000,
+        step_on=0,
+        goal="peak <= 300 MB",
+        peak_memory=True,
+    )
+    return [
+        *plain,
+        *hashed,
+        *radix_cases(hashed),
+        *reserved_cases(light),
+        *policy_cases(hashed[-1], tight),
+        *recorded_cases(),
+        million,
     ]

@@ -23,7 +23,8 @@ from kvsim.sim.driver import run
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "accounting": (
-        "time_windows.py", "queue_clock.py", "memory_integrals.py", "recorder.py",
+        "time_windows.py", "queue_clock.py", "memory_integrals.py", "step_parts.py",
+        "recorder.py",
         "gap_histogram.py", "leap.py:weighted_blocks", "leap.py:weighted_steps",
         "leap_state.py:_account", "leap_state.py:_account_leap", "leap_state.py:_account_steps",
         "leap_state.py:_advance", "leap_state.py:_call_ps", "leap_members.py:_give_up",
@@ -39,9 +40,9 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
         "leap_members.py:_start_growing", "leap_members.py:_stop_growing",
         "leap_members.py:_publish_contested", "leap_members.py:_next_publication",
         "segment_cache.py:publish", "segment_cache.py:_publish_new",
-        "segment_cache.py:_publish_copy", "segment_cache.py:_num_referenced",
+        "segment_cache.py:_publish_copy", "piece_queue.py:_num_referenced",
     ),
-    "giving cached blocks up, evicting": ("segment_cache.py",),
+    "giving cached blocks up, evicting": ("segment_cache.py", "piece_queue.py", "block_counts.py"),
 }  # fmt: skip
 """Files, or functions of a file, of each part; all else (planning and ending leaps) is the rest."""
 REST: Final = "planning and ending leaps"

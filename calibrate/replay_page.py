@@ -96,6 +96,7 @@ def _latency_chart(run: MeasuredRun, ours: Replay) -> Chart:
             _add_curve(figure, *thinned(known, shares), kind, panel=panel, place=place)
     laid_out(figure, "latency (s)", "", height=380)
     figure.update_yaxes(title_text="requests at or below (%)", col=1)
+    figure.update_layout(meta={"panel_px": 260})
     words = (
         f"{panel} median {seconds(float(np.nanmedian(theirs)))} measured, "
         f"{seconds(float(np.nanmedian(found)))} replayed"
@@ -107,7 +108,6 @@ def _latency_chart(run: MeasuredRun, ours: Replay) -> Chart:
         figure,
         "the closer the two curves, the better the replay; a gap at the top is the tail.",
         f"{'; '.join(words)}.",
-        wide=True,
     )
 
 

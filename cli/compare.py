@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.cli.completion import FILES
 from kvsim.cli.pool_options import add_pool_options
+from kvsim.cli.record_options import add_record_options, record_options
 from kvsim.cli.simulate import (
     add_run_options,
     add_scenario_options,
@@ -24,6 +25,7 @@ from kvsim.cli.trace_options import check_seed, is_closed, read_with_options
 if TYPE_CHECKING:
     import argparse
 
+    from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison import Comparison
     from kvsim.sim.comparison_presets import ComparisonPreset, Published
     from kvsim.sim.scenario import Scenario
@@ -71,6 +73,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     group.add_argument(
         "--jobs", type=int, metavar="N", help="processes at a time (default: one a CPU)"
     )
+    add_record_options(group)
     add_run_options(group)
     parser.set_defaults(handler=run)
 
@@ -86,6 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jobs is not None and arguments.jobs < 1:
         raise ValueError(f"--jobs is {arguments.jobs}; it must be at least 1")
     folder = None if arguments.out is None else Path(arguments.out)
+    record = record_options(arguments)
+    if record is not None and folder is None:
+        raise ValueError("--record blocks writes into a folder: give --out DIR")
     check = partial(check_comparison_folder, schema=SCHEMA)
     if folder is not None:
         check(folder)
@@ -95,10 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
     scenarios, note = with_own_kernels(scenarios_of(arguments, preset))
     traces = _traces(arguments, preset)
     with nullcontext() if folder is None else run_folder_made(folder, check):
-        result = _compared(traces, scenarios, note, arguments)
+        result = _compared(traces, scenarios, note, arguments, record)
         published = None if preset is None else preset.published(result.rows)
         with ctrl_c_delayed():
-            _write(result, published, folder, as_json=arguments.json)
+            _write(result, published, folder, as_json=arguments.json, recorded=record is not None)
     return 0
 
 
@@ -153,6 +159,7 @@ def _compared(
     scenarios: dict[str, Scenario],
     note: str,
     arguments: argparse.Namespace,
+    record: RecordOptions | None,
 ) -> Comparison:
     from kvsim.cli.progress import Progress
     from kvsim.sim.comparison import compare
@@ -173,11 +180,18 @@ def _compared(
             num_users=arguments.users,
             timeout=arguments.timeout,
             on_progress=progress,
+            record=record,
+            blocks=None if arguments.out is None else Path(arguments.out),
         )
 
 
 def _write(
-    result: Comparison, published: Published | None, folder: Path | None, *, as_json: bool
+    result: Comparison,
+    published: Published | None,
+    folder: Path | None,
+    *,
+    as_json: bool,
+    recorded: bool,
 ) -> None:
     """Write the folder, then print the document or the table."""
     from kvsim.cli.compare_table import comparison_lines
@@ -190,7 +204,9 @@ def _write(
     if published is not None:
         document["published"] = published.to_json()
     if folder is not None:
-        write_comparison(document, comparison_page(result, published), folder)
+        num_blocks = len(result.rows) if recorded else 0
+        page = comparison_page(result, published)
+        write_comparison(document, page, folder, num_blocks=num_blocks)
     if as_json:
         print(to_json(document), end="")
     elif published is not None:

@@ -25,6 +25,7 @@ from kvsim.cli import (
     explain,
     plan,
     policy,
+    report,
     simulate,
     trace,
     validate,
@@ -47,6 +48,7 @@ COMMANDS: Final = (
     simulate,
     compare,
     explain,
+    report,
     list_command,
     trace,
     calibrate,
@@ -96,6 +98,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("kvsim: stopped", file=sys.stderr)
         return 130
+    except MemoryError:
+        print(
+            "kvsim: memory ran out: take fewer requests (--limit), or smaller numbers",
+            file=sys.stderr,
+        )
+        return 2
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"kvsim: {where}{error.strerror or error}", file=sys.stderr)

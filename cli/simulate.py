@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.completion import FILES, HARDWARE, MODELS, PRESETS
 from kvsim.cli.pool_options import add_pool_options, pool_values
+from kvsim.cli.record_options import add_record_options, record_options
 from kvsim.cli.trace_options import (
     add_loop_options,
     add_reading_options,
@@ -21,6 +22,7 @@ from kvsim.cli.trace_options import (
 if TYPE_CHECKING:
     import argparse
 
+    from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
@@ -96,6 +98,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--out", default=DEFAULT_OUT, metavar="DIR", help=f"run folder (default {DEFAULT_OUT})"
     )
+    add_record_options(group)
     add_run_options(group)
 
 
@@ -110,6 +113,7 @@ def add_run_options(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print; the exit code is 130 where Ctrl-C ended the run early."""
+    from kvsim.sim.block_map.places import check_drawable
     from kvsim.sim.ctrl_c import ctrl_c_delayed
     from kvsim.sim.engine_setup import set_up
     from kvsim.sim.run_folder import to_json
@@ -117,12 +121,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = Path(arguments.out)
     check_run_folder(folder)
-    scenario = scenario_of(arguments)
+    scenario, record = scenario_of(arguments), record_options(arguments)
     check_trace_options(arguments)
-    set_up(scenario)
+    config = set_up(scenario).config
     trace = read_with_options(arguments.trace, arguments)
+    if record is not None:
+        check_drawable(config, trace)
     with run_folder_made(folder):
-        result = _simulated(trace, scenario, arguments)
+        result = _simulated(trace, scenario, arguments, record)
         with ctrl_c_delayed():
             result.save(folder)
             if arguments.json:
@@ -149,11 +155,18 @@ def check_trace_options(arguments: argparse.Namespace) -> None:
         parse_timeout(arguments.timeout)
 
 
-def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) -> Run:
+def _simulated(
+    trace: Trace,
+    scenario: Scenario,
+    arguments: argparse.Namespace,
+    record: RecordOptions | None,
+) -> Run:
     """Simulate as the options say, with a progress bar."""
     from kvsim.cli.progress import Progress
+    from kvsim.sim.block_map import BlockRecording, PoolFacts
     from kvsim.sim.run import simulate
 
+    recording = None if record is None else BlockRecording(record)
     with Progress("requests") as progress:
         result = simulate(
             trace,
@@ -168,7 +181,11 @@ def _simulated(trace: Trace, scenario: Scenario, arguments: argparse.Namespace) 
             num_users=arguments.users,
             timeout=arguments.timeout,
             on_progress=progress,
+            listener=recording,
         )
+    if recording is not None:
+        facts = PoolFacts.of(result, scenario.preset, recording.options.most_cells)
+        result = replace(result, block_map=recording.block_map(facts))
     source: dict[str, object] = {"path": arguments.trace, "options": reading_options(arguments)}
     return replace(result, source=source)
 

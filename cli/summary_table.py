@@ -210,6 +210,7 @@ def _events(summary: Section) -> list[str]:
         ),
         *wrapped("waited (request-s)", causes),
         *wrapped("longest wait", _longest_wait(summary["queue"])),
+        *_users(summary["users"]),
         *(wrapped("predicted lengths", _prediction(prediction)) if prediction else ()),
         *wrapped(
             "step cost",
@@ -288,6 +289,26 @@ def _longest_wait(queue: Section) -> str:
         f"{number(queue['starved_percent'])} % of the requests by more than "
         f"{number(queue['starved_after'])} (starved)"
     )
+
+
+def _users(users: Section | None) -> list[str]:
+    """Lines on what the heaviest user and the others met, where the trace names users."""
+    if users is None:
+        return []
+    mean, heaviest = users["mean_ttft_s"], users["heaviest"]
+    lines = wrapped(
+        "users",
+        f"{number(users['named'])}; mean TTFT of the median user {seconds(mean['median'])}, of the "
+        f"worst {seconds(mean['worst'])}",
+    )
+    share = f"{number(heaviest['tokens_percent'])} % of all tokens"
+    lines += wrapped("  heaviest", f"{heaviest['user'] or 'nameless'}, {share}: {_ttft(heaviest)}")
+    return lines + wrapped("  all others", _ttft(users["others"]))
+
+
+def _ttft(part: Section) -> str:
+    ttft = part["ttft_s"]
+    return f"TTFT mean {seconds(ttft['mean'])}, p99 {seconds(ttft['p99'])}"
 
 
 def _prediction(prediction: Section) -> str:

@@ -64,6 +64,7 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
     """Lines of the table and the histogram, 80 columns."""
     from kvsim.cli.table import table, wrapped
     from kvsim.sim.readable import number, seconds
+    from kvsim.sim.sample_checks import num_several
 
     counts = f"{number(statistics.rows)} rows, {number(statistics.requests)} requests"
     for name in ("failed", "skipped"):
@@ -71,8 +72,11 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
             counts += f", {number(getattr(statistics, name))} {name}"
     if statistics.zero_outputs:
         counts += f", {number(statistics.zero_outputs)} without an answer"
-    if statistics.sessions is not None:
-        counts += f", {number(statistics.sessions)} sessions"
+    if several := num_several(trace):
+        counts += f", {number(several)} for several answers"
+    for name in ("sessions", "users"):
+        if (count := getattr(statistics, name)) is not None:
+            counts += f", {number(count)} {name}"
     lines = wrapped("requests", counts)
     arrivals = statistics.arrivals
     if arrivals is None:

@@ -92,9 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sessions:
         shown.add_sessions()
     if arguments.plot is not None:
-        from kvsim.cli.reuse_plot import write_plot
+        from kvsim.cli.reuse_plot import reuse_page
+        from kvsim.sim.report.page_file import write_page
 
-        write_plot(shown, Path(arguments.plot))
+        write_page(reuse_page(shown), Path(arguments.plot))
     if arguments.json:
         print(shown.to_json())
     else:

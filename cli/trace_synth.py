@@ -74,6 +74,16 @@ def _add_session_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--block-tokens", type=int, default=16, metavar="N", help="tokens of an id (default 16)"
     )
+    group.add_argument(
+        "--users", type=int, default=0, metavar="N", help="name N users, whose sessions they are"
+    )
+    group.add_argument(
+        "--user-skew",
+        type=float,
+        default=0.0,
+        metavar="A",
+        help="user k of 1 to N starts sessions in proportion to 1 / k^A (default 0: all alike)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -126,6 +136,10 @@ def _preset(arguments: argparse.Namespace) -> Preset | None:
 def _workload(arguments: argparse.Namespace, preset: Preset | None) -> Workload:
     from kvsim.traces.workload import Rhythm, Workload
 
+    if arguments.user_skew and not arguments.users:
+        raise ValueError(
+            f"--user-skew is {arguments.user_skew:g} and nobody is named: add --users N"
+        )
     return Workload(
         num_requests=arguments.requests,
         prompt=_law("prompt", arguments.prompt, preset),
@@ -139,6 +153,8 @@ def _workload(arguments: argparse.Namespace, preset: Preset | None) -> Workload:
         sub_agents=arguments.sub_agents,
         mean_agent_turns=arguments.agent_turns,
         block_tokens=arguments.block_tokens,
+        num_users=arguments.users,
+        user_skew=arguments.user_skew,
     )
 
 
@@ -186,9 +202,9 @@ def _system_tokens(text: str | None) -> tuple[int, ...]:
 
 def _check_alone(arguments: argparse.Namespace) -> None:
     """The chat service brings all its laws: refuse options that would be ignored."""
-    defaults: dict[str, Any] = {"turns": 1.0, "sub_agents": 0}
+    defaults: dict[str, Any] = {"turns": 1.0, "sub_agents": 0, "users": 0, "user_skew": 0.0}
     for name in ("like", "prompt", "output", "arrivals", "rate", "diurnal", "system_prompts",
-                 "turns", "sub_agents"):  # fmt: skip
+                 "turns", "sub_agents", "users", "user_skew"):  # fmt: skip
         if getattr(arguments, name) != defaults.get(name):
             option = name.replace("_", "-")
             raise ValueError(f"--preset {CHAT} says all laws itself: leave --{option} out")

@@ -26,7 +26,8 @@ class Sequence:
     ``known`` = prompt + sampled tokens; ``computed`` = leading tokens that have KV, or are
     promised it by a step already scheduled; ``owed`` = tokens that steps in flight will sample;
     ``in_flight`` = tokens those steps compute; ``reserved`` = slots it owns, or owned last, where
-    an allocator reserves them.
+    an allocator reserves them. ``user`` is who asks: the trace's user, else its session, else the
+    request's own name.
 
     ``public_keys``: ``(name, end)`` of leading stretches of tokens that others may have, too (see
     :class:`~kvsim.policies.token_run.TokenRun`), names below 0, ends in tokens and at whole blocks.

@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.block_pool import Block
 from kvsim.policies.allocators.cached_blocks import CachedBlocks, Use
-from kvsim.sim.segment_cache import NOTHING_FOUND, Found
+from kvsim.sim.block_counts import BlockCounts
+from kvsim.sim.pieces import NOTHING_FOUND, Found
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from kvsim.policies.eviction import EvictionOrder
-    from kvsim.sim.segment_cache import Holding, Path
+    from kvsim.sim.pieces import Holding, Path
 
 
-class BlockCache:
-    """See the module docstring; attributes as those of ``SegmentCache``."""
+class BlockCache(BlockCounts):
+    """See the module docstring."""
 
     def __init__(
         self,
@@ -38,11 +39,7 @@ class BlockCache:
         order: EvictionOrder[Block],
         capacity: float | None,
     ) -> None:
-        self.num_blank = num_blocks
-        self.num_cached = 0
-        self.num_evicted = 0
-        self.num_duplicates = 0
-        self.num_shared = 0
+        super().__init__(num_blocks)
         self._block_size = block_size
         self._start = segment_start
         self._most_cached = math.inf if capacity is None else capacity
@@ -50,25 +47,8 @@ class BlockCache:
         self._cached = CachedBlocks(self._index, order)
         self._num_present: dict[int, int] = {}
         self._num_made = 0
-        self._owed = 0
         self._found: list[Block] = []
         self._held: dict[int, list[Block]] = {}
-
-    @property
-    def num_free(self) -> int:
-        """Blocks that can be handed out."""
-        return self.num_blank + self.num_cached
-
-    def take(self, count: int) -> None:
-        """Hand out blocks, blank ones first; O(1)."""
-        if count <= self.num_blank:
-            self.num_blank -= count
-            return
-        evicted = count - self.num_blank
-        self.num_blank = 0
-        self.num_cached -= evicted
-        self.num_evicted += evicted
-        self._owed += evicted
 
     def settle(self) -> None:
         """Evict the blocks owed."""

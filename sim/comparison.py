@@ -7,23 +7,27 @@ from the scenarios alone.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from kvsim.sim.block_map.places import check_drawable
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
+from kvsim.sim.run_place import draft_name, row_blocks
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from fractions import Fraction
     from pathlib import Path
     from typing import Any
 
     import pandas as pd
 
+    from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison_row import Row
     from kvsim.sim.report.comparison_plots import ComparisonPlots
     from kvsim.sim.scenario import Scenario
@@ -126,13 +130,17 @@ def compare(
     num_users: int | None = None,
     timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    record: RecordOptions | None = None,
+    blocks: Path | None = None,
 ) -> Comparison:
     """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
 
     Other arguments are those of :func:`kvsim.sim.run.simulate`, but that ``rate_scale`` may be
     several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
-    named by the scenario, then the trace and the rate where there are several. Scripts that ask for
-    more than one job need the usual ``if __name__ == "__main__"``.
+    named by the scenario, then the trace and the rate where there are several. ``record``: how the
+    pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
+    :func:`~kvsim.sim.comparison_file.write_comparison`. Scripts that ask for more than one job need
+    the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
@@ -156,17 +164,48 @@ def compare(
     traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
     for one in traces:
         _check_block_sizes(one, scenarios)
+        if record is not None:
+            _check_drawable(one, scenarios)
     rates = rate_scale if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
     scales = [str(parse_rate_scale(str(rate))) for rate in rates]
+    if len(set(scales)) < len(scales):
+        raise ValueError(f"rate scales {', '.join(scales)}: one is there twice; name each once")
     cases = _cases(scenarios, traces, scales)
+    if record is not None and blocks is not None:
+        cases = [
+            case._replace(record=record, blocks=blocks / draft_name(row_blocks(number)))
+            for number, case in enumerate(cases, 1)
+        ]
     jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
-    if jobs <= 1:
-        rows = run_here(traces, cases, options, told)
-    else:
-        rows = run_in_processes(traces, cases, options, jobs, told)
+    with _drafts_taken_away(cases):
+        if jobs <= 1:
+            rows = run_here(traces, cases, options, told)
+        else:
+            rows = run_in_processes(traces, cases, options, jobs, told)
     kept = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
     return Comparison(kept, tuple(rows), tuple(notes))
+
+
+@contextmanager
+def _drafts_taken_away(cases: Sequence[Case]) -> Generator[None]:
+    """Leave no draft of a block map behind where the block fails."""
+    try:
+        yield
+    except BaseException:
+        for case in cases:
+            if case.blocks is not None:
+                case.blocks.unlink(missing_ok=True)
+        raise
+
+
+def _check_drawable(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
+    """Refuse to record where a row could not be drawn; it is named."""
+    for name, scenario in scenarios.items():
+        try:
+            check_drawable(set_up(scenario).config, trace)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
 
 
 def _cases(

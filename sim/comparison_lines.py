@@ -66,6 +66,13 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
             metric("longest wait", "longest_wait_s", seconds, min),
             metric("starved", "starved", best=min),
         ]
+    users = []
+    if any(row.metrics["heaviest_user_ttft_s_mean"] is not None for row in rows):
+        users = [
+            metric("heaviest user's TTFT", "heaviest_user_ttft_s_mean", seconds, min),
+            metric("other users' TTFT", "other_users_ttft_s_mean", seconds, min),
+            metric("other users' TTFT p99", "other_users_ttft_s_p99", seconds, min),
+        ]
     groups = [None if is_reference(row) else f"{row.trace} x {row.rate_scale}" for row in rows]
     lines = [
         *_states(rows, "KV while waiting", "while_waiting", _BETTER_STATES),
@@ -77,6 +84,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
         metric("sustained req/s", "sustained_requests_per_s", best=max),
         *latencies,
         *overtaken,
+        *users,
         metric("goodput requests/s", "goodput_requests_per_s", best=max),
         metric("preemptions", "preemptions", best=min),
         metric("hit rate, %", "hit_percent", best=max),

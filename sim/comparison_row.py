@@ -85,6 +85,8 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         for statistic in ("mean", "p50", "p99")
     }
     waits = {name: summary["queue"][name] for name in _WAITS}
+    users = summary["users"]
+    others = None if users is None else users["others"]["ttft_s"]
     counts = {name: summary["requests"][name] for name in ("finished", "refused", "unfinished")}
     return {
         "pool_bytes": run.setup.pool.pool_bytes,
@@ -101,6 +103,11 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         **latencies,
         "goodput_requests_per_s": None if goodput is None else goodput["requests_per_s"],
         **waits,
+        "heaviest_user_ttft_s_mean": None if users is None else users["heaviest"]["ttft_s"]["mean"],
+        **{
+            f"other_users_ttft_s_{statistic}": None if others is None else others[statistic]
+            for statistic in ("mean", "p99")
+        },
         "preemptions": summary["preemptions"]["count"],
         "swaps": summary["preemptions"]["by_mode"]["swap"],
         "copying_s": summary["host"]["copying_s"],

@@ -11,13 +11,16 @@ from multiprocessing import active_children, connection, get_context, parent_pro
 from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
+from kvsim.sim.block_map import BlockRecording, PoolFacts
 from kvsim.sim.comparison_row import Row, row_of
 from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableSequence, Sequence
+    from pathlib import Path
 
+    from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 
@@ -28,12 +31,17 @@ _TASK: Final[list[_Task]] = []  # what a worker process was started with
 
 
 class Case(NamedTuple):
-    """One run: ``name`` is that of its row, ``trace`` the place of its trace among all."""
+    """One run: ``name`` is that of its row, ``trace`` the place of its trace among all.
+
+    ``record``: how its pool is recorded, ``blocks``: the file that this goes to.
+    """
 
     name: str
     scenario: Scenario
     trace: int = 0
     rate_scale: str = "1"
+    record: RecordOptions | None = None
+    blocks: Path | None = None
 
 
 class Options(TypedDict):
@@ -157,17 +165,22 @@ def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
         told()
 
     trace = task.traces[case.trace]
+    recording = None if case.record is None else BlockRecording(case.record)
     try:
         run = simulate(
             trace,
             case.scenario,
             rate_scale=case.rate_scale,
             on_progress=note,
+            listener=recording,
             **task.options,
         )
     except ValueError as error:
         raise ValueError(f"{case.name}: {error}") from None
     if run.engine.partial:
         raise KeyboardInterrupt
+    if recording is not None and case.blocks is not None:
+        facts = PoolFacts.of(run, case.name, recording.options.most_cells)
+        recording.block_map(facts).save(case.blocks)
     note(len(trace), len(trace))
     return row_of(case.name, run)

@@ -19,7 +19,7 @@ from simpy.events import NORMAL, URGENT, Event, EventPriority
 
 from kvsim.sim.engine_choice import can_leap, leaper_of
 from kvsim.sim.queue_clock import MAX_FLIPS
-from kvsim.sim.recorder import Recorder
+from kvsim.sim.recorder import NEVER_PS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.samples import Samples
 from kvsim.sim.session_driver import SessionDriver
@@ -104,6 +104,10 @@ class Driver:
     def stop(self) -> None:
         """End the run at the next boundary."""
         self._stop = True
+
+    def clock_ended(self) -> bool:
+        """Whether the time is one that the recorder's columns cannot hold."""
+        return int(self._env.now) >= NEVER_PS
 
     def _boundary(self, _event: Event) -> None:
         """A step (or leap) ends: its results are applied, then the next one is planned."""
@@ -239,14 +243,13 @@ def run(
         if follow_ons is None:
             follow_ons = nobody_follows(len(trace))
         driver = SessionDriver(engine, requests, recorder, follow_ons, num_users, on_boundary)
-    with told_of_strangers(config):
-        partial = _run_until_stopped(driver)
+    partial = _run_until_stopped(driver, config)
     if samples is not None:
         recorder = samples.fold(recorder)
     return EngineRun(recorder, engine.name, reason, partial, engine.num_audited)
 
 
-def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
+def _run_until_stopped(driver: Driver | SessionDriver, config: SchedulerConfig) -> bool:
     """Run to the end; True where Ctrl-C stopped it before that, a second one stops it at once."""
     previous = None
     stopped = False
@@ -261,7 +264,8 @@ def _run_until_stopped(driver: Driver | SessionDriver) -> bool:
     if threading.current_thread() is threading.main_thread():
         previous = signal.signal(signal.SIGINT, on_sigint)
     try:
-        driver.run()
+        with told_of_strangers(config, driver.clock_ended):
+            driver.run()
     except OverflowError:
         raise ValueError(
             "the simulated time passes 106 days, the most that can be told: the load, a delay or a "

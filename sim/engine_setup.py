@@ -96,7 +96,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         num_kv_heads=model.groups[0].kv_heads_per_rank(scenario.engine.tensor_parallel_size),
     )
     check_reservation(config)
-    scores_of(config)
+    scores = scores_of(config)
     shape = PoolShape(
         num_blocks=pool.num_blocks,
         block_size=config.block_size,
@@ -113,7 +113,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         *keys_set_aside(scenario),
         *batching_keys_set_aside(scenario),
         *retention_keys_set_aside(scenario),
-        *retention_notes(scenario, config),
+        *retention_notes(scenario, config, scores, model.num_layers),
         *_notes(config, model, pool),
     )
     if link is not None:

@@ -2,7 +2,8 @@
 
 The run is made again, step by step, under a listener that books what the run folder does not hold.
 Two further runs tell what the cache lost to its size and to its order of eviction: one with an
-infinite cache, one that evicts the furthest next use.
+infinite cache, one that evicts the furthest next use. Samples that are requests of their own are
+explained one by one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.engine_setup import set_up
 from kvsim.sim.hit_losses import hit_parts
 from kvsim.sim.run import simulate
+from kvsim.sim.samples import Samples
 from kvsim.sim.ttft_parts import PARTS, TtftParts
 
 if TYPE_CHECKING:
@@ -85,6 +88,7 @@ def explain(
             "'model'"
         )
     options = {name: value for name, value in options.items() if name not in {"step", "audit"}}
+    trace = _one_by_one(trace, scenario, options)
     parts = TtftParts(len(trace))
     run = simulate(trace, scenario, seed=seed, listener=parts, **options)  # type: ignore[arg-type]
     recorder = run.engine.recorder
@@ -112,6 +116,14 @@ def explain(
     slowest = np.argsort(table.sum(axis=1), kind="stable")[::-1]
     slowest = slowest[: max(int(len(table) * SLOWEST), min(len(table), 1))]
     return Explanation(hits, _means(table), _means(table[slowest]), len(table), len(slowest))
+
+
+def _one_by_one(trace: Trace, scenario: Scenario, options: Mapping[str, object]) -> Trace:
+    """Trace with a request for each sample; as it is where :func:`simulate` refuses samples."""
+    has_times = trace.has_time is None or bool(trace.has_time.all())
+    waits = options.get("closed") or options.get("num_users") is not None or not has_times
+    samples = None if waits else Samples.of(trace, set_up(scenario).config)
+    return trace if samples is None else samples.trace
 
 
 def _hits(run: Run) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from kvsim.sim.segment_cache import SegmentCache
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.sim.segment_cache import Found, Holding, Piece
+    from kvsim.sim.pieces import Found, Holding, Piece
 
 
 class KeyedSegments(SegmentCache):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from kvsim.sim.leap import steps_within
 from kvsim.sim.leap_members import LeapMembers
-from kvsim.sim.segment_cache import NOTHING_FOUND
+from kvsim.sim.pieces import NOTHING_FOUND
 
 if TYPE_CHECKING:
     from kvsim.sim.leap_state import Flight, Member
-    from kvsim.sim.segment_cache import Found
+    from kvsim.sim.pieces import Found
 
 
 class LeapCalls(LeapMembers):

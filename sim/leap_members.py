@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kvsim.sim.leap_state import NEVER, Flight, LeapState, Member
 
 if TYPE_CHECKING:
-    from kvsim.sim.segment_cache import Path
+    from kvsim.sim.pieces import Path
 
 
 def _by_order(member: Member) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.leap_state import Flight, Member
-    from kvsim.sim.segment_cache import Found
+    from kvsim.sim.pieces import Found
 
 
 class ReservedLeaper(Leaper):

@@ -24,7 +24,8 @@ from kvsim.sim.leap import (
     weighted_steps,
 )
 from kvsim.sim.next_use import NextUse
-from kvsim.sim.segment_cache import Holding, SegmentCache
+from kvsim.sim.pieces import Holding
+from kvsim.sim.segment_cache import SegmentCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.pieces import Path
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
-    from kvsim.sim.segment_cache import Path
 
 NEVER = 1 << 62
 TOKEN_BUDGETS: Final[dict[str, Callable[[SchedulerConfig], int]]] = {
@@ -269,7 +270,8 @@ class LeapState:
             cache.num_duplicates * block_size,
             len(self._running),
         )
-        self.recorder.shared(self._since_ps, now_ps, cache.num_shared * block_size)
+        if cache.num_shared:
+            self.recorder.shared(self._since_ps, now_ps, cache.num_shared * block_size)
         self._since_ps = now_ps
 
     def _account_leap(self, steps: int, now_ps: int) -> None:
@@ -327,7 +329,8 @@ class LeapState:
             cached_ps = cached * ps + blank * (ps - part_ps) - (taken_ps - blank_taken_ps)
         computed_ps = weighted_steps(first_ps, slope_ps, steps)
         since_ps, self._since_ps = self._since_ps, self._since_ps + ps
-        self.recorder.shared(since_ps, self._since_ps, cache.num_shared * block_size)
+        if cache.num_shared:
+            self.recorder.shared(since_ps, self._since_ps, cache.num_shared * block_size)
         self.recorder.sums(
             self._since_ps,
             ps,

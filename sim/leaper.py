@@ -181,18 +181,24 @@ class Leaper(LeapCalls):
             self._listener.flown(self._unroll(steps))
         if self._num_tokens_counted:
             recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
-        weights_ps, prefill_ps, overhead_ps = self._weights_ps, self._prefill_ps, self._overhead_ps
-        if steps == 1:
-            end_ps = start_ps + first_ps
-            self._account(now_ps)
-        else:
-            pairs = steps * (steps - 1) // 2
-            end_ps = start_ps + steps * first_ps + slope_ps * pairs
-            weights_ps *= steps
-            overhead_ps = steps * overhead_ps + self._overhead_slope_ps * pairs
-            self._account_leap(steps, now_ps)
-        if not recorder.steps(start_ps, end_ps, steps, weights_ps, prefill_ps, overhead_ps):
+        pairs = steps * (steps - 1) // 2
+        end_ps = start_ps + steps * first_ps + slope_ps * pairs
+        in_one_window = first_ps and recorder.steps(
+            start_ps,
+            end_ps,
+            steps,
+            steps * self._weights_ps,
+            self._prefill_ps,
+            steps * self._overhead_ps + self._overhead_slope_ps * pairs,
+        )
+        if not in_one_window:
             self._spread_parts(steps)
+        if steps == 1:
+            self._account(now_ps)
+        elif in_one_window and not self._lag:
+            self._account_steps(v, steps, first_ps, slope_ps)
+        else:
+            self._account_leap(steps, now_ps)
         self._v = v = v + steps
         self._last_end_ps = end_ps
         landed = self._flight

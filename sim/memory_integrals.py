@@ -54,7 +54,7 @@ class MemoryIntegrals(QueueClock):
         for name in (*MEMORY, *CONTIGUOUS, SHARED, HOST):
             self._column(name)
         self._blank, self._cached, self._empty, self._duplicate, _, self._running, self._covered = (
-            self.windows[name] for name in MEMORY
+            self._columns[name] for name in MEMORY
         )
         self.while_waiting = dict.fromkeys((*MEMORY, *CONTIGUOUS, SHARED), 0)
         self.peak_running = 0

@@ -18,6 +18,7 @@ from kvsim.sim.prediction import prediction_quality
 from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.recorder import ABORTED, FINISHED, NOT_SENT, REFUSALS_KEPT, REFUSED, UNFINISHED
 from kvsim.sim.request_columns import PS_PER_S, RequestColumns
+from kvsim.sim.users import summarise_users
 from kvsim.sim.verdict import judge
 from kvsim.sim.waiting import summarise_waiting
 
@@ -66,6 +67,7 @@ def summarise_run(
         "retention": _retention(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
+        "users": summarise_users(trace, columns, _statistics),
         "prediction": prediction_quality(recorder, predictor),
         "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
         "cost": _cost(recorder, cost_source),

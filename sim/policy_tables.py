@@ -242,7 +242,7 @@ class Retention:
     )
     heads: int | None = key(
         None,
-        whole(1, optional=True),
+        whole(1, 1024, optional=True),
         "`heavy-hitters`: heads that choose, each for itself; `none`: the model's KV heads on"
         " a rank",
     )

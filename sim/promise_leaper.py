@@ -15,7 +15,7 @@ from kvsim.sim.leaper import Leaper
 
 if TYPE_CHECKING:
     from kvsim.sim.leap_state import Member
-    from kvsim.sim.segment_cache import Found
+    from kvsim.sim.pieces import Found
 
 
 class PromiseLeaper(Leaper):

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from kvsim.policies.allocators.radix_tree import RadixTree
 from kvsim.policies.eviction import make_order
 from kvsim.policies.token_run import TokenRun
-from kvsim.sim.segment_cache import Found, SegmentCache
+from kvsim.sim.pieces import Found
+from kvsim.sim.segment_cache import SegmentCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvsim.policies.allocators.radix_tree import Node
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.segment_cache import Holding, Path
+    from kvsim.sim.pieces import Holding, Path
 
 
 class RadixPages(SegmentCache):

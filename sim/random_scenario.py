@@ -111,7 +111,7 @@ def make_ids(rnd: Random, lengths: list[int]) -> list[list[int]]:
 
 
 def make_trace(rnd: Random, config: SchedulerConfig) -> Trace:
-    """Up to 40 requests, many at once, some too long for the engine."""
+    """Up to 40 requests of four users, many at once, some too long for the engine."""
     arrivals, prompts, outputs = [], [], []
     now_ns, gap_ns = 0, rnd.choice([0, 1, 5, 20, 100, 1000])
     for _ in range(rnd.randint(1, 40)):
@@ -133,7 +133,8 @@ def make_trace(rnd: Random, config: SchedulerConfig) -> Trace:
         flat = np.array([value for one in ids for value in one], dtype=np.int64)
         prefix = PrefixIds(id_tokens, offsets, flat, covers_output=covers_output)
     columns = [np.array(values, dtype=np.int64) for values in (arrivals, prompts, outputs)]
-    return Trace("random", columns[0], columns[1], columns[2], prefix=prefix)
+    users = [f"u{index % 4}" for index in range(len(arrivals))]
+    return Trace("random", columns[0], columns[1], columns[2], user=users, prefix=prefix)
 
 
 def make_cost(rnd: Random, *, overlap: bool) -> StepCost:

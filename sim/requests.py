@@ -197,13 +197,7 @@ class Requests:
             self.max_tokens[index],
             self.priority(index),
             public,
-            self._user(index),
+            self.trace.asker(index),
             int(self.width[index]),
             beams=bool(self._beams[index]),
         )
-
-    def _user(self, index: int) -> str:
-        """Who asks: the trace's session; a request without one stands alone."""
-        session = self.trace.session
-        user = "" if session is None else session[index]
-        return user or self.trace.request_id(index)

@@ -8,6 +8,7 @@ from kvsim.sim.policy_tables import Retention
 from kvsim.sim.scenario_keys import name_of
 
 if TYPE_CHECKING:
+    from kvsim.policies.retention import AttentionScores
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
     from kvsim.sim.scenario import Scenario
 
@@ -129,11 +130,18 @@ def retention_keys_set_aside(scenario: Scenario) -> list[str]:
     return notes
 
 
-def retention_notes(scenario: Scenario, config: SchedulerConfig) -> list[str]:
-    """What is assumed of chosen retention, in sentences."""
+def retention_notes(
+    scenario: Scenario, config: SchedulerConfig, scores: AttentionScores | None, num_layers: int
+) -> list[str]:
+    """What is assumed of chosen retention, in sentences; ``num_layers``: of the model."""
     if config.keeps_everything:
         return []
     notes = []
+    if scores is not None and scores.num_layers != num_layers:
+        notes.append(
+            f"retention.scores has {scores.num_layers:,} layers, the model has {num_layers:,}: "
+            "means are over those of the file"
+        )
     if config.retention == "heavy-hitters":
         if config.retention_scores is None:
             notes.append(

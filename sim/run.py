@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.policies.queue_order import Fair
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
 from kvsim.sim.preset import verification
@@ -20,8 +21,8 @@ from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.sample_checks import check_samples, num_several
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
-from kvsim.sim.scenario_checks import check_users
 from kvsim.sim.scenario_loader import load_scenario
+from kvsim.sim.users import check_users, fair_note
 from kvsim.traces.answers import parents_of
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from kvsim.sim.block_map import BlockMap
     from kvsim.sim.driver import EngineRun
     from kvsim.sim.report.run_plots import RunPlots
     from kvsim.sim.schedule_listener import ScheduleListener
@@ -45,6 +47,7 @@ class Run:
 
     ``options`` are what else shaped the result, ``loop`` is who waited for whose answer,
     ``source`` how the trace was read, where a command did: ``{"path": ..., "options": {...}}``.
+    ``block_map`` is what a :class:`~kvsim.sim.block_map.BlockRecording` saw, where one listened.
     """
 
     trace: Trace
@@ -55,6 +58,7 @@ class Run:
     options: dict[str, object]
     loop: FollowOns | None = None
     source: dict[str, object] | None = None
+    block_map: BlockMap | None = None
 
     def __repr__(self) -> str:
         """One line; the generated form would print the whole trace."""
@@ -104,6 +108,8 @@ class Run:
                 f"hit rates are lower bounds: the trace names prefixes of {named} tokens, blocks "
                 f"hold {config.block_size}"
             )
+        if config.policy == Fair.name:
+            notes.append(fair_note(self.trace))
         notes += self._lost_answers()
         notes += self._several_answers()
         rule = str(self.options.get("assume_max_tokens", "model"))

@@ -17,7 +17,15 @@ import numpy as np
 
 from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.report.run_page import run_page
-from kvsim.sim.run_place import MANIFEST, SCHEMA, check_run_folder, draft_name, naming_folder
+from kvsim.sim.run_place import (
+    ASKED_FOR,
+    BLOCKS,
+    MANIFEST,
+    SCHEMA,
+    check_run_folder,
+    draft_name,
+    naming_folder,
+)
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.scenario_loader import scenario_to_dict
 
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from kvsim.sim.run import Run
 
 ROWS_PER_SLICE: Final = 16_384
+REQUESTS: Final = "requests.parquet"
 _PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
 
 
@@ -47,19 +56,22 @@ def write_run(run: Run, folder: Path) -> None:
     """
     check_run_folder(folder)
     writers: dict[str, Callable[[Path], object]] = {
-        "requests.parquet": lambda path: _write_requests(run, path),
+        REQUESTS: lambda path: _write_requests(run, path),
         "series.parquet": lambda path: _write_series(run, path),
         "summary.json": lambda path: path.write_text(to_json(run.summary), encoding="utf-8"),
         "report.html": lambda path: _write_report(run, path),
-        MANIFEST: lambda path: path.write_text(to_json(manifest(run)), encoding="utf-8"),
     }
+    if run.block_map is not None:
+        writers[BLOCKS] = run.block_map.save
+    writers[MANIFEST] = lambda path: path.write_text(to_json(manifest(run)), encoding="utf-8")
     drafts = {name: folder / draft_name(name) for name in writers}
     with ctrl_c_delayed(), naming_folder(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             for name, write in writers.items():
                 write(drafts[name])
-            (folder / MANIFEST).unlink(missing_ok=True)
+            for name in (MANIFEST, *ASKED_FOR):  # none of an earlier run stays
+                (folder / name).unlink(missing_ok=True)
             for name, draft in drafts.items():
                 draft.replace(folder / name)
         finally:
@@ -113,6 +125,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not the manifest of a run: {error}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ValueError(f"{path} is not a manifest of schema {SCHEMA}: simulate the run again")
+    if not (folder / REQUESTS).is_file():
+        raise ValueError(
+            f"{folder} is not a whole run of kvsim: it has no {REQUESTS}; simulate the run again"
+        )
     return document
 
 

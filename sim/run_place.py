@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,22 @@ MANIFEST: Final = "manifest.json"
 SCHEMA: Final = "kvsim.manifest/1"
 COMPARISON: Final = "comparison.json"
 REPORT: Final = "report.html"
+BLOCKS: Final = "blocks.parquet"
+BLOCK_MAP: Final = "block-map.html"
 FILES: Final = ("requests.parquet", "series.parquet", "summary.json", REPORT, MANIFEST)
+ASKED_FOR: Final = (BLOCKS, BLOCK_MAP)
+"""Files that not every run has."""
+
+
+def row_blocks(number: int) -> str:
+    """Name of the block map of a comparison's row, counted from 1."""
+    return f"blocks-{number}.parquet"
+
+
+def row_blocks_in(folder: Path) -> list[Path]:
+    """Block maps of a comparison's rows, in their order."""
+    found = (path for path in folder.glob("blocks-*.parquet") if _ROW_BLOCKS.fullmatch(path.name))
+    return sorted(found, key=lambda path: int(path.stem.partition("-")[2]))
 
 
 def draft_name(name: str) -> str:
@@ -23,8 +39,9 @@ def draft_name(name: str) -> str:
     return f".{name}.part"
 
 
-_OURS: Final = frozenset((*FILES, *map(draft_name, FILES)))
+_OURS: Final = frozenset(name for file in (*FILES, *ASKED_FOR) for name in (file, draft_name(file)))
 """What a run that was killed while it wrote may leave behind."""
+_ROW_BLOCKS: Final = re.compile(r"blocks-[0-9]+\.parquet|\.blocks-[0-9]+\.parquet\.part")
 
 
 def check_run_folder(folder: Path) -> None:
@@ -59,8 +76,8 @@ def check_comparison_folder(folder: Path, schema: str) -> None:
     _check_place(folder)
     if not folder.exists():
         return
-    ours = {REPORT, COMPARISON, draft_name(REPORT), draft_name(COMPARISON)}
-    names = {path.name for path in folder.iterdir()}
+    ours = {name for file in (REPORT, COMPARISON, BLOCK_MAP) for name in (file, draft_name(file))}
+    names = {path.name for path in folder.iterdir() if not _ROW_BLOCKS.fullmatch(path.name)}
     drafts_only = not names & {REPORT, COMPARISON}
     if names - ours or not (drafts_only or _has_schema(folder / COMPARISON, schema)):
         raise ValueError(

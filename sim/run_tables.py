@@ -14,6 +14,7 @@ from kvsim.sim.memory_integrals import CONTIGUOUS, MEMORY
 from kvsim.sim.phases import Windows
 from kvsim.sim.recorder import PREEMPTIONS, SWAPPED_IN, SWAPPED_OUT
 from kvsim.sim.request_columns import PS_PER_S, STATUS_NAMES, RequestColumns
+from kvsim.sim.step_parts import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,8 @@ def series_table(
     """Columns of the time windows, by name: mean requests and bytes, events and moved bytes.
 
     The mean waiting requests by cause (``waiting_seats``, ...) add up to ``waiting``. Bytes are
-    means by state and on the host, but those ``swapped_out`` and ``swapped_in`` are sums.
+    means by state and on the host, but those ``swapped_out`` and ``swapped_in`` are sums. Seconds
+    by part of the steps (``weights_s``, ..., ``idle_s``) add up to ``seconds``.
     """
     windows = Windows.of(recorder)
     table: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {
@@ -69,6 +71,10 @@ def series_table(
     for cause, requests in windows.waiting_by_cause.items():
         table[f"waiting_{cause.replace(' ', '_')}"] = requests
     table["preemptions"] = _counts(recorder, PREEMPTIONS, windows)
+    table["steps"] = _counts(recorder, STEPS, windows)
+    for part, values_ps in recorder.parts_ps().items():
+        values = np.array(values_ps[: len(windows.start_ps)])
+        table[f"{part}_s"] = np.maximum(values, 0) / PS_PER_S
     rows = []
     for index, covered_ps in enumerate(windows.covered_ps.tolist()):
         totals = {name: recorder.windows[name][index] for name in (*MEMORY, *CONTIGUOUS)}

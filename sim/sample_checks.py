@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 GROUP_BATCHINGS: Final = ("mixed-running-first", "iteration-level", "prefill-first")
+_MOST_REQUESTS: Final = 10_000_000
+"""Samples as requests: each takes some 300 bytes."""
 _GROUPS: Final = "allocator.samples = 'group'"
 
 
@@ -46,6 +48,11 @@ def check_samples(config: SchedulerConfig, trace: Trace, *, closed: bool) -> Non
         raise ValueError(
             f"{what}, some by beam_width > 1: allocator.samples = 'requests' has no beams (vLLM v1 "
             "searches them outside the engine), 'group' has"
+        )
+    if samples is not None and (number := int(samples.sum())) > _MOST_REQUESTS:
+        raise ValueError(
+            f"{what} (num_samples > 1), {number:,} in all: allocator.samples = 'requests' makes a "
+            f"request of each, and takes at most {_MOST_REQUESTS:,}"
         )
     if closed:
         raise ValueError(

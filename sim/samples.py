@@ -69,7 +69,7 @@ class Samples:
         }
         place = np.arange(len(row)) - first[row]
         names = [trace.request_id(index) for index in range(len(trace))]
-        users = [""] * len(trace) if trace.session is None else trace.session
+        users, sessions = trace.user, trace.session or [""] * len(trace)
         expanded = replace(
             trace,
             **columns,
@@ -77,7 +77,8 @@ class Samples:
                 f"{number}_{names[index]}" if counts[index] > 1 else names[index]
                 for number, index in zip(place.tolist(), row.tolist(), strict=True)
             ],
-            session=[users[index] or names[index] for index in row.tolist()],
+            user=None if users is None else [users[index] for index in row.tolist()],
+            session=[sessions[index] or names[index] for index in row.tolist()],
             prefix=_prefix(trace, row, place, config) if config.enable_prefix_caching else None,
             num_samples=None,
             beam_width=None,

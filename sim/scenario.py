@@ -10,12 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.sim.batching_checks import (
-    WHOLE_UP_TO_BUDGET,
-    WITHOUT_BUDGET,
-    check_batching,
-    cuts_prompts,
-)
+from kvsim.sim.batching_checks import WHOLE_UP_TO_BUDGET, WITHOUT_BUDGET, check_batching
 from kvsim.sim.policy_tables import (
     Allocator,
     Batching,
@@ -25,9 +20,10 @@ from kvsim.sim.policy_tables import (
     Queue,
     Retention,
 )
-from kvsim.sim.retention_checks import budget_and_recent, check_retention
+from kvsim.sim.retention_checks import check_retention
 from kvsim.sim.scenario_checks import check_combination, check_swapping
 from kvsim.sim.scenario_tables import Cost, Engine, Hardware, Memory, Model, Slo
+from kvsim.sim.scheduler_options import with_batching, with_memory, with_order, with_retention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,7 +113,7 @@ class Scenario:
         ValueError
             Where options contradict each other.
         """
-        engine, batching = self.engine, self.batching
+        engine = self.engine
         model_len = engine.max_model_len or max_model_len
         groups = engine.kv_groups or groups
         check_combination(self, groups)
@@ -125,14 +121,33 @@ class Scenario:
         check_batching(self, groups, is_async=is_async)
         check_swapping(self, is_async=is_async)
         check_retention(self, groups, caches=self.prefix_caching())
-        kept, recent = 1, 1
-        if self.retention.kind != "model":
-            kept, recent = budget_and_recent(self.retention)
-        by_layer = self.retention.scores is not None
+        seats, budget = self._seats_and_budget(max_num_seqs, max_num_batched_tokens, model_len)
+        contiguous = self.allocator.kind == "contiguous"
+        config = SchedulerConfig(
+            block_size=1 if contiguous else engine.block_size or block_size,
+            num_gpu_blocks=num_gpu_blocks,
+            num_host_blocks=num_host_blocks,
+            max_num_batched_tokens=budget,
+            max_num_seqs=seats,
+            max_model_len=model_len,
+            enable_prefix_caching=self.prefix_caching(),
+            async_scheduling=is_async,
+            kv_groups=groups,
+            beam_turnover=engine.beam_turnover,
+        )
+        for with_tables in (with_memory, with_batching, with_order):
+            config = with_tables(config, self)
+        return with_retention(config, self, num_kv_heads)
+
+    def _seats_and_budget(
+        self, max_num_seqs: int, max_num_batched_tokens: int, model_len: int
+    ) -> tuple[int, int]:
+        """Most requests and most tokens of a step; the arguments stand in for open keys."""
+        engine, policy = self.engine, self.batching.policy
         budget = engine.max_num_batched_tokens or max_num_batched_tokens
-        if batching.policy in WITHOUT_BUDGET:  # a budget that never binds
+        if policy in WITHOUT_BUDGET:  # a budget that never binds
             budget = model_len * (engine.max_num_seqs or max_num_seqs)
-        takes_longest = budget >= model_len or batching.policy in WHOLE_UP_TO_BUDGET
+        takes_longest = budget >= model_len or policy in WHOLE_UP_TO_BUDGET
         if not engine.enable_chunked_prefill and not takes_longest:
             raise ValueError(
                 f"engine.enable_chunked_prefill = false needs engine.max_num_batched_tokens "
@@ -144,72 +159,4 @@ class Scenario:
                 f"engine.max_num_batched_tokens (={budget}) must be at least "
                 f"engine.max_num_seqs (={seats})"
             )
-        contiguous = self.allocator.kind == "contiguous"
-        return SchedulerConfig(
-            allocator=self.allocator.kind,
-            reservation=self.allocator.reservation,
-            reservation_margin=self.allocator.reservation_margin,
-            placement=self.allocator.placement,
-            compaction=self.allocator.compaction,
-            eviction=self.eviction.policy,
-            eviction_capacity=self.eviction.capacity,
-            batching=batching.policy,
-            samples="group" if self.allocator.samples == "group" else "requests",
-            beam_turnover=engine.beam_turnover,
-            block_size=1 if contiguous else engine.block_size or block_size,
-            num_gpu_blocks=num_gpu_blocks,
-            max_num_batched_tokens=budget,
-            max_num_seqs=seats,
-            max_model_len=model_len,
-            enable_prefix_caching=self.prefix_caching(),
-            prefix="radix" if self.allocator.prefix == "radix" else "hash",
-            enable_chunked_prefill=cuts_prompts(self),
-            long_prefill_token_threshold=batching.long_prefill_token_threshold,
-            policy=self.queue.policy,
-            queue_ageing=self.queue.ageing,
-            queue_lpm_max_waiting=self.queue.lpm_max_waiting,
-            queue_quantum=self.queue.quantum,
-            predictor=self.predictor.kind,
-            predictor_error=self.predictor.error,
-            predictor_bucket_bounds=self.predictor.bucket_bounds,
-            predictor_bucket_error=self.predictor.bucket_error_rate,
-            predictor_quantile=self.predictor.quantile,
-            predictor_prior=self.predictor.prior,
-            victim=self.preemption.victim,
-            preemption_mode=self.preemption.mode,
-            num_host_blocks=num_host_blocks,
-            watermark=batching.watermark,
-            scheduler_reserve_full_isl=batching.scheduler_reserve_full_isl,
-            reserve_predicted_output=batching.reserve_predicted_output,
-            async_scheduling=is_async,
-            prefix_cache_retention_interval=self.retention.prefix_cache_retention_interval,
-            kv_groups=groups,
-            retention=self.retention.kind,
-            retention_sinks=self.retention.sinks,
-            retention_recent=recent,
-            retention_budget=kept,
-            retention_heads=1 if by_layer else self.retention.heads or num_kv_heads,
-            retention_head_agreement=self.retention.head_agreement,
-            retention_scores=self.retention.scores,
-            retention_score_ps=self.retention.score_ps,
-            retention_compaction=self.retention.compaction,
-            freed_blocks_without_key=(
-                "front" if self.allocator.freed_blocks_without_key == "front" else "back"
-            ),
-            lone_request_exempt_from_threshold=batching.lone_request_exempt_from_threshold,
-            keep_room_for_last_token=batching.keep_room_for_last_token,
-            victim_moves_position=(
-                "always" if self.preemption.victim_moves_position == "always" else "scheduled"
-            ),
-            prefill_rule=batching.prefill_rule,
-            max_prefill_tokens=batching.max_prefill_tokens,
-            new_token_ratio=batching.new_token_ratio,
-            min_new_token_ratio_factor=batching.min_new_token_ratio_factor,
-            new_token_ratio_decay_steps=batching.new_token_ratio_decay_steps,
-            retract_decode_steps=batching.retract_decode_steps,
-            clip_max_new_tokens=batching.clip_max_new_tokens,
-            max_batch_total_tokens=batching.max_batch_total_tokens,
-            waiting_served_ratio=batching.waiting_served_ratio,
-            max_waiting_tokens=batching.max_waiting_tokens,
-            pad_to_longest=batching.pad_to_longest,
-        )
+        return seats, budget

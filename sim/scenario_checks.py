@@ -9,13 +9,11 @@ from kvsim.policies.allocators.reservation import Max, Predicted
 from kvsim.policies.eviction import needs_names
 from kvsim.policies.predictor import NoPrediction
 from kvsim.policies.predictor.base import require_prediction
-from kvsim.policies.queue_order import Fair
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
     from kvsim.sim.policy_tables import Allocator
     from kvsim.sim.scenario import Scenario
-    from kvsim.traces.trace import Trace
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
 _RADIX = "allocator.prefix = 'radix'"
@@ -221,19 +219,4 @@ def check_reservation(config: SchedulerConfig) -> None:
             f"allocator.reservation = 'max' takes {wanted:,} slots in one run, the largest of the "
             f"empty pool has {placement.largest_hole():,}: lower engine.max_model_len "
             f"(={config.max_model_len:,})"
-        )
-
-
-def check_users(config: SchedulerConfig, trace: Trace) -> None:
-    """Refuse an order by user for a trace that does not tell them apart.
-
-    Raises
-    ------
-    ValueError
-        Where the queue is ``fair`` and no request has a session.
-    """
-    if config.policy == Fair.name and not any(trace.session or ()):
-        raise ValueError(
-            f"queue.policy = {Fair.name!r} shares among users, the sessions of a trace: "
-            f"{trace.name} has none; choose another order"
         )

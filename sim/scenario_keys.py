@@ -109,9 +109,14 @@ def builtin(registry: Registry[object]) -> Rule:
     return replace(choice(*registry.builtins), registry=registry)
 
 
-def whole(minimum: int, *, optional: bool = False) -> Rule:
-    """Accept an integer of at least ``minimum``."""
-    return _number(int, f"a whole number >= {minimum}", lambda x: x >= minimum, optional)
+def whole(minimum: int, maximum: int | None = None, *, optional: bool = False) -> Rule:
+    """Accept an integer of at least ``minimum``, and at most ``maximum``."""
+    if maximum is None:
+        return _number(int, f"a whole number >= {minimum}", lambda x: x >= minimum, optional)
+    allowed = range(minimum, maximum + 1)
+    return _number(
+        int, f"a whole number from {minimum} to {maximum:,}", lambda x: x in allowed, optional
+    )
 
 
 def count_or_inf() -> Rule:

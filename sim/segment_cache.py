@@ -19,145 +19,23 @@ look-up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from kvsim.sim.piece_queue import PieceQueue
+from kvsim.sim.pieces import NOTHING_FOUND, Found, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Path = list[tuple[int, int]]
-"""``(segment, depth at which the request leaves it)`` from the root on; the last is private."""
+    from kvsim.sim.pieces import Holding, Path
 
 
-class Piece:
-    """Blocks ``[low, high)`` of a segment; in the free queue while nobody references them.
-
-    To orders other than LRU it tells the facts of its last block (``KeyedSegments``).
-    """
-
-    created = priority = 0  # not known of pieces, and not asked for
-    __slots__ = (
-        "after",
-        "before",
-        "copies",
-        "high",
-        "last_access",
-        "low",
-        "next_part",
-        "num_hits",
-        "refs",
-        "segment",
-    )
-
-    def __init__(self, segment: int, low: int, high: int, refs: int, num_hits: int = 1) -> None:
-        self.segment = segment
-        self.num_hits = num_hits
-        self.last_access = 0
-        self.low = low
-        self.high = high
-        self.refs = refs
-        self.before: Piece | None = None
-        self.after: Piece | None = None
-        self.copies: list[Piece] | None = None
-        self.next_part: Piece | None = None
-        """The part split off this piece's end while it was referenced."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Its size, as the position: in blocks."""
-        return self.high - self.low
-
-    @property
-    def past(self) -> int:
-        """What stands before its last block."""
-        return self.high - 1
-
-    def __repr__(self) -> str:
-        return f"<piece {self.segment}[{self.low}:{self.high}] refs={self.refs}>"
-
-
-class Found(NamedTuple):
-    """Result of a look-up: blocks hit, how many of them are free, and their pieces."""
-
-    num_blocks: int
-    num_free: int
-    pieces: list[Piece]
-
-
-NOTHING_FOUND = Found(0, 0, [])
-
-
-class Holding:
-    """What one request references: pieces with the depth up to which it holds each.
-
-    ``held_before``: it was admitted before, and resumes (kept by ``BlockCache``).
-    """
-
-    __slots__ = ("ends", "held_before", "path", "pieces", "place", "published")
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.place = 0
-        self.published = 0
-        self.held_before = False
-        self.pieces: list[Piece] = []
-        self.ends: list[int] = []
-
-
-class SegmentCache:
-    """See the module docstring.
-
-    ``num_blank`` free blocks without a key, ``num_cached`` free blocks with one (evictions still
-    owed deducted), ``num_duplicates`` referenced blocks beyond the first under their key,
-    ``num_shared`` references beyond the first of each block.
-    """
+class SegmentCache(PieceQueue):
+    """See the module docstring; a piece goes back to the queue when its last holder gives it up."""
 
     def __init__(self, num_blocks: int, segment_start: Sequence[int]) -> None:
-        self.num_blank = num_blocks
-        self.num_cached = 0
-        self.num_evicted = 0
-        self.num_duplicates = 0
-        self.num_shared = 0
-        self.segments: dict[int, list[Piece]] = {}
+        super().__init__(num_blocks)
         self._start = segment_start
-        self._owed = 0
-        self._queue = Piece(-1, 0, 0, 0)  # sentinel of the ring of free pieces
-        self._queue.before = self._queue.after = self._queue
-
-    @property
-    def num_free(self) -> int:
-        """Blocks that can be handed out."""
-        return self.num_blank + self.num_cached
-
-    def take(self, count: int) -> None:
-        """Hand out blocks: blank ones first, then the least recently used; O(1)."""
-        if count <= self.num_blank:
-            self.num_blank -= count
-            return
-        evicted = count - self.num_blank
-        self.num_blank = 0
-        self.num_cached -= evicted
-        self.num_evicted += evicted
-        self._owed += evicted
-
-    def settle(self) -> None:
-        """Evict the blocks owed; amortised O(1) a piece."""
-        owed, queue = self._owed, self._queue
-        while owed:
-            piece = queue.after
-            assert piece is not None
-            assert piece is not queue, "more blocks taken than were free"
-            count = piece.high - piece.low
-            if count > owed:
-                if piece.copies is None:
-                    piece.high -= owed
-                else:
-                    self._unlink(piece_end := self._split(piece, piece.high - owed))
-                    self._drop(piece_end)
-                break
-            owed -= count
-            self._unlink(piece)
-            self._drop(piece)
-        self._owed = 0
 
     def end_of(self, segment: int) -> int:
         """Depth up to which a segment is present; 0 where nothing of it is."""
@@ -320,82 +198,6 @@ class SegmentCache:
         while holding.published >= path[holding.place][1] and holding.place + 1 < len(path):
             holding.place += 1
 
-    # ---- pieces ----------------------------------------------------------------------------
-
-    @staticmethod
-    def _num_referenced(piece: Piece) -> int:
-        """Copies of this range that somebody references."""
-        number = 0
-        for copy in piece.copies or (piece,):
-            if copy.refs:
-                number += 1
-        return number
-
-    def _split(self, piece: Piece, at: int, place: int | None = None) -> Piece:
-        """Cut a range (all its copies) at depth ``at``; return the lower part of ``piece``.
-
-        ``place``: where the range stands among those present of its segment, if known.
-        """
-        lower: list[Piece] = []
-        result = piece
-        for copy in piece.copies or (piece,):
-            part = Piece(copy.segment, at, copy.high, copy.refs, copy.num_hits)
-            copy.high = at
-            if copy.refs:
-                part.next_part, copy.next_part = copy.next_part, part
-            else:
-                self._enqueue_end(part, copy)
-            lower.append(part)
-            if copy is piece:
-                result = part
-        if piece.copies is not None:
-            for part in lower:
-                part.copies = lower
-        present = self.segments[piece.segment]
-        if place is None:
-            place = present.index(piece.copies[0] if piece.copies else piece)
-        present.insert(place + 1, lower[0])
-        return result
-
-    def _enqueue(self, piece: Piece) -> None:
-        """Nobody references a piece any longer: it goes last."""
-        last = self._queue.before
-        assert last is not None
-        piece.before, piece.after = last, self._queue
-        last.after = self._queue.before = piece
-
-    def _enqueue_end(self, part: Piece, piece: Piece) -> None:
-        """``part`` was the end of a free piece: it is evicted first."""
-        before = piece.before
-        assert before is not None
-        part.before, part.after = before, piece
-        before.after = piece.before = part
-
-    def _unlink(self, piece: Piece) -> None:
-        """Take a piece out of the queue."""
-        before, after = piece.before, piece.after
-        assert before is not None
-        assert after is not None
-        before.after, after.before = after, before
-        piece.before = piece.after = None
-
-    def _drop(self, piece: Piece) -> None:
-        """Forget an evicted piece; an older copy's place goes to the next one."""
-        present = self.segments[piece.segment]
-        if piece.copies is None:
-            assert present[-1] is piece, f"{piece} is evicted before its children"
-            present.pop()
-            if not present:
-                del self.segments[piece.segment]
-            return
-        copies = piece.copies
-        if copies[0] is piece:
-            present[present.index(piece)] = copies[1]
-        copies.remove(piece)
-        if len(copies) == 1:
-            copies[0].copies = None
-        piece.copies = None
-
     def check_invariants(self, num_blocks: int, num_unkeyed: int) -> None:
         """Verify counts and links; ``num_unkeyed`` owned blocks have no key yet; O(pieces)."""
         self.settle()
@@ -418,15 +220,3 @@ class SegmentCache:
         assert shared == self.num_shared, "shared count is off"
         total = referenced + num_unkeyed + self.num_free
         assert total == num_blocks, f"{total} blocks accounted for, the pool has {num_blocks}"
-
-    def _count_queued(self) -> int:
-        """Blocks of the free pieces; verifies their queue."""
-        queued, piece = 0, self._queue.after
-        while piece is not self._queue:
-            assert piece is not None
-            assert piece.refs == 0, f"{piece} is queued but referenced"
-            assert piece.after is not None
-            assert piece.after.before is piece, "the ring of free pieces is broken"
-            queued += piece.high - piece.low
-            piece = piece.after
-        return queued

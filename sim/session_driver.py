@@ -90,6 +90,10 @@ class SessionDriver:
         """End the run at the next boundary."""
         self._stop = True
 
+    def clock_ended(self) -> bool:
+        """Whether the time is one that the recorder's columns cannot hold."""
+        return int(self._env.now) >= NEVER_PS
+
     # ---- sessions --------------------------------------------------------------------------
 
     def _start_at_their_times(self) -> Generator[Event]:
@@ -145,7 +149,7 @@ class SessionDriver:
     def _send(self, index: int) -> Event | None:
         """Submit a request now; the event of its answer's end, ``None`` where it is refused."""
         now_ps = int(self._env.now)
-        if now_ps >= NEVER_PS:
+        if self.clock_ended():
             raise OverflowError("beyond the clock's end")  # as the recorder's arrays do
         self._arrival_ps[index] = now_ps
         self._sent[index] = 1

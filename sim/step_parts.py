@@ -38,11 +38,32 @@ class StepParts(MemoryIntegrals):
         super().__init__(span_ps, max_flips)
         self._steps = self._column(STEPS)
         self._weights, self._prefill, self._overhead, _ = map(self._column, BOOKED_PARTS)
+        # sums of the window that steps begin in now, booked when they leave it
+        self._here_ps = self._until_ps = 0
+        self._steps_here = self._weights_here = self._prefill_here = self._overhead_here = 0
+
+    @property
+    def windows(self) -> dict[str, list[int]]:
+        """Columns by name, all of one length."""
+        self._book_here()
+        return self._columns
 
     @property
     def num_steps(self) -> int:
         """Steps that were run."""
-        return sum(self._steps)
+        return sum(self.windows[STEPS])
+
+    def parts_ps(self) -> dict[str, list[int]]:
+        """Time of each of ``PARTS`` per window; they add up to ``window``.
+
+        ``kv`` may be a few ps below 0 where steps were rounded, and by more in the last window of
+        a run that was stopped: its step in flight may be booked whole.
+        """
+        columns = self.windows
+        booked = {name: columns[name] for name in BOOKED_PARTS}
+        rest = zip(columns["window"], *booked.values(), strict=True)
+        booked["kv"] = [covered - sum(others) for covered, *others in rest]
+        return {name: booked[name] for name in PARTS}
 
     def idle(self, start_ps: int, end_ps: int) -> None:
         """No step was in flight over ``[start_ps, end_ps)``."""
@@ -51,8 +72,9 @@ class StepParts(MemoryIntegrals):
     def step(self, start_ps: int, time: StepTime) -> None:
         """One step."""
         parts = time.weights_ps, time.prefill_ps, time.overhead_ps
-        if not self.steps(start_ps, start_ps + time.duration_ps, 1, *parts):
-            self.spread_steps(start_ps, 1, (time.duration_ps, 0), *parts, 0)
+        ps = time.duration_ps
+        if not ps or not self.steps(start_ps, start_ps + ps, 1, *parts):
+            self.spread_steps(start_ps, 1, (ps, 0), *parts, 0)
 
     def steps(
         self,
@@ -63,19 +85,32 @@ class StepParts(MemoryIntegrals):
         prefill_ps: int,
         overhead_ps: int,
     ) -> bool:
-        """Book steps in a row by the sums of their parts; False, and nothing, over an edge."""
-        if end_ps > self._room_ps:
-            self._make_room(end_ps - 1)
-        width_ps = self.width_ps
-        window = start_ps // width_ps
-        if (end_ps - 1) // width_ps != window:
-            return False
-        self._steps[window] += num_steps
-        self._weights[window] += weights_ps
-        self._overhead[window] += overhead_ps
+        """Book steps in a row by the sums of their parts; False, and nothing, over an edge.
+
+        They start where those before ended, or later, and last some time.
+        """
+        if end_ps > self._until_ps:
+            if self.window_end(start_ps) < end_ps:
+                return False
+            self._book_here()
+            if end_ps > self._room_ps:
+                self._make_room(end_ps - 1)
+            self._here_ps, self._until_ps = start_ps, self.window_end(start_ps)
+        self._steps_here += num_steps
+        self._weights_here += weights_ps
+        self._overhead_here += overhead_ps
         if prefill_ps:
-            self._prefill[window] += prefill_ps
+            self._prefill_here += prefill_ps
         return True
+
+    def _book_here(self) -> None:
+        if self._steps_here:
+            self._count(STEPS, self._here_ps, self._steps_here)
+            window = self._here_ps // self.width_ps
+            self._weights[window] += self._weights_here
+            self._prefill[window] += self._prefill_here
+            self._overhead[window] += self._overhead_here
+            self._steps_here = self._weights_here = self._prefill_here = self._overhead_here = 0
 
     def spread_steps(
         self,
@@ -93,8 +128,8 @@ class StepParts(MemoryIntegrals):
         ``overhead_ps + overhead_slope_ps * j`` of overhead.
         """
         first_ps, slope_ps = step_ps
-        if not first_ps:  # nothing in it
-            self._count(STEPS, max(start_ps - 1, 0), num_steps)
+        if not first_ps:  # a call that only put requests out
+            self._count(STEPS, start_ps, num_steps)
             return
         while num_steps:
             span_ps = self.window_end(start_ps) - start_ps

@@ -128,7 +128,7 @@ class Stepper:
         chunk = config.long_prefill_token_threshold or config.max_num_batched_tokens
         self._recompute_calls = -(-config.max_model_len // chunk)
         self._since_ps = 0
-        self._fragmented = False
+        self.fragmented = False
         self.cause = "step"
         self._ends_together = False
         self._num_copied = 0
@@ -165,7 +165,7 @@ class Stepper:
             return self.plan(now_ps)
         self.recorder.queue(now_ps, waiting, self.cause)
         self.recorder.set_waiting(now_ps, waiting > 0)
-        self._fragmented = waiting > 0 and self.state.allocator.fragmented(self._head())
+        self.fragmented = waiting > 0 and self.state.allocator.fragmented(self._head())
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
@@ -476,7 +476,7 @@ class Stepper:
         self.recorder.interval(
             self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
         )
-        hole = blank if self._fragmented else 0
+        hole = blank if self.fragmented else 0
         self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
         if not self._in_flight:
             self.recorder.idle(self._since_ps, now_ps)

@@ -21,7 +21,7 @@ from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kvsim.policies.registry import Registry
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -48,20 +48,22 @@ def strangers(config: SchedulerConfig) -> list[str]:
 
 
 @contextmanager
-def told_of_strangers(config: SchedulerConfig) -> Iterator[None]:
+def told_of_strangers(config: SchedulerConfig, clock_ended: Callable[[], bool]) -> Iterator[None]:
     """Turn what is raised within into one sentence on the strangers, where there are any.
 
     Raises
     ------
     BrokenRuleError
-        Of a guard as it is, else with their names. The clock's end (``OverflowError``) passes.
+        Of a guard as it is, else with their names. An ``OverflowError`` passes where
+        ``clock_ended``: it is the time then that no column holds, else a number of theirs.
     """
     try:
         yield
-    except (BrokenRuleError, OverflowError):
+    except BrokenRuleError:
         raise
     except RAISED as error:
-        if not (names := strangers(config)):
+        names = strangers(config)
+        if not names or (isinstance(error, OverflowError) and clock_ended()):
             raise
         raise BrokenRuleError(
             f"{' or '.join(names)} broke a rule: the engine could not go on with what it "

@@ -17,18 +17,21 @@ class TimeWindows:
 
     Attributes
     ----------
-    windows : dict of str to list of int
-        Columns by name, all of one length; layers above add theirs.
     width_ps : int
     """
 
     def __init__(self, span_ps: int) -> None:
-        self.windows: dict[str, list[int]] = {}
+        self._columns: dict[str, list[int]] = {}
         self.width_ps = FIRST_WIDTH_PS
         while self.width_ps * (MAX_WINDOWS // 2) < span_ps:
             self.width_ps *= 2
         self._num_windows = 1
         self._room_ps = self.width_ps
+
+    @property
+    def windows(self) -> dict[str, list[int]]:
+        """Columns by name, all of one length; layers above add theirs."""
+        return self._columns
 
     def crosses(self, start_ps: int, end_ps: int) -> bool:
         """Whether ``[start_ps, end_ps)`` reaches over the edge of a window."""
@@ -43,14 +46,14 @@ class TimeWindows:
 
     def _column(self, name: str) -> list[int]:
         """Add a column; before any time has passed."""
-        values = self.windows[name] = [0]
+        values = self._columns[name] = [0]
         return values
 
     def _spread(self, name: str, start_ps: int, end_ps: int, amount: int) -> None:
         """Add the integral of ``amount`` over ``[start_ps, end_ps)``."""
         if end_ps > self._room_ps:
             self._make_room(end_ps - 1)
-        values, width_ps = self.windows[name], self.width_ps
+        values, width_ps = self._columns[name], self.width_ps
         while start_ps < end_ps:
             window = start_ps // width_ps
             upto_ps = min(end_ps, (window + 1) * width_ps)
@@ -61,19 +64,19 @@ class TimeWindows:
         """Add ``amount`` to the window of ``at_ps``."""
         if at_ps >= self._room_ps:
             self._make_room(at_ps)
-        self.windows[name][at_ps // self.width_ps] += amount
+        self._columns[name][at_ps // self.width_ps] += amount
 
     def _make_room(self, last_ps: int) -> None:
         """Add windows up to the one of ``last_ps``, or double their width."""
         while last_ps // self.width_ps >= self._num_windows:
             if self._num_windows < MAX_WINDOWS:
                 missing = min(last_ps // self.width_ps + 1, MAX_WINDOWS) - self._num_windows
-                for values in self.windows.values():
+                for values in self._columns.values():
                     values.extend([0] * missing)
                 self._num_windows += missing
             else:
                 self.width_ps *= 2
-                for values in self.windows.values():
+                for values in self._columns.values():
                     values[:] = [a + b for a, b in zip(values[::2], values[1::2], strict=True)]
                     values.extend([0] * (MAX_WINDOWS - len(values)))
         self._room_ps = self._num_windows * self.width_ps

@@ -81,13 +81,16 @@ class Browser:
         return [entry["message"] for entry in self._log("browser")]
 
     def requests(self) -> list[str]:
-        """Addresses asked for since the page was opened, but for files and what pages make."""
+        """Addresses asked for since the page was opened, but for files and what pages make.
+
+        Chromium's own first page may still be loading parts of itself (``chrome:``).
+        """
         found = []
         for entry in self._log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 found.append(message["params"]["request"]["url"])
-        return [url for url in found if not url.startswith(("file:", "data:", "blob:"))]
+        return [url for url in found if not url.startswith(("file:", "data:", "blob:", "chrome:"))]
 
     def downloaded(self, name: str) -> str:
         """Text of a file that a click downloads."""

@@ -23,6 +23,7 @@ OPTIONAL: Final = (
     "max_tokens",
     "ends_by",
     "priority",
+    "user",
     "session",
     "turn",
     "after_request",
@@ -34,6 +35,8 @@ OPTIONAL: Final = (
     "timeout_ns",
     "prefix_ids",
 )
+TEXTS: Final = ("user", "session")
+"""Optional columns of text, beside the name of a request."""
 ENDS_BY: Final = ("length", "stop")
 """How ``ends_by`` is written, by its code."""
 SCOPES: Final = ("global", "session")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.own_format import TEXTS
 from kvsim.traces.readers.batch import Ragged
 from kvsim.traces.trace import MorePredecessors, PrefixIds, Trace, TraceError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _SPECIAL: Final = {
     "name",
     "ids",
-    "session",
+    *TEXTS,
     "after_request",
     "also_after",
     "prefix",
@@ -38,8 +39,9 @@ def take(trace: Trace, rows: NDArray[np.int64]) -> Trace:
     }
     changes["arrival_ns"] = changes["arrival_ns"] - changes["arrival_ns"][0]
     changes["ids"] = [trace.request_id(row) for row in rows.tolist()]
-    if trace.session is not None:
-        changes["session"] = [trace.session[row] for row in rows.tolist()]
+    for name in TEXTS:
+        if (column := getattr(trace, name)) is not None:
+            changes[name] = [column[row] for row in rows.tolist()]
     if trace.after_request is not None:
         place = np.full(len(trace) + 1, -1, dtype=np.int64)  # one more, for -1: none
         place[rows] = np.arange(len(rows))

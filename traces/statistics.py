@@ -122,6 +122,8 @@ class Statistics:
         then not known, and the times between requests of different sessions mean nothing.
     sessions
         Number of sessions; None where the file does not say.
+    users
+        Number of users; None where the file does not say.
     """
 
     rows: int
@@ -133,6 +135,7 @@ class Statistics:
     output: Lengths | None
     arrivals: Arrivals | None
     sessions: int | None
+    users: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """All figures by name, for JSON."""
@@ -157,6 +160,7 @@ def statistics_of(trace: Trace) -> Statistics:
         output=Lengths.of(trace.output_tokens) if has_outputs else None,
         arrivals=Arrivals.of(arrival_ns) if known else None,
         sessions=len(starts) or None,
+        users=len(set(trace.user or ()) - {""}) or None,
     )
 
 

@@ -100,9 +100,12 @@ class Trace:
         Lower is sooner; 0 where the format has none.
     ids : sequence of str or None
         Names of the requests; ``None`` = ``r0000``, ``r0001``, ...
-    session, turn, after_request, delay_ns, num_samples, beam_width
-        Optional int64 columns (``session`` may be strings); ``after_request`` is an index, -1 none;
-        ``delay_ns`` runs from the end of that answer, -1 where it is not known.
+    user, session : sequence of str or None
+        Who asks (a person, a tenant, a client), as anonymous as the source has it, and in which
+        conversation; empty where a row does not say.
+    turn, after_request, delay_ns, num_samples, beam_width
+        Optional int64 columns; ``after_request`` is an index, -1 none; ``delay_ns`` runs from the
+        end of that answer, -1 where it is not known.
     also_after : MorePredecessors or None
         For turns that follow several answers (parallel calls, sub-agents).
     has_time : bool or None
@@ -124,6 +127,7 @@ class Trace:
     ends_by: NDArray[np.uint8] | None = None
     priority: NDArray[np.int64] | None = None
     ids: Sequence[str] | None = None
+    user: Sequence[str] | None = None
     session: Sequence[str] | None = None
     turn: NDArray[np.int64] | None = None
     after_request: NDArray[np.int64] | None = None
@@ -143,3 +147,9 @@ class Trace:
     def request_id(self, index: int) -> str:
         """Name of request ``index``."""
         return self.ids[index] if self.ids is not None else f"r{index:04d}"
+
+    def asker(self, index: int) -> str:
+        """Who asks request ``index``: its user, else its session, else the request itself."""
+        user = self.user[index] if self.user is not None else ""
+        session = self.session[index] if self.session is not None else ""
+        return user or session or self.request_id(index)

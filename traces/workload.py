@@ -1,7 +1,7 @@
 """Made-up traces: arrivals, lengths, shared system prompts, conversations and agents, all seeded.
 
 Sessions start by one law of arrivals, perhaps with a daily rhythm; what they say is drawn in
-``conversations.py``. Arrivals, lengths and conversations each draw from their own generator.
+``conversations.py``. Arrivals, lengths, conversations and users each draw from their own generator.
 """
 
 from __future__ import annotations
@@ -85,6 +85,9 @@ class Workload:
         A conversation goes on only while fewer tokens have been said.
     block_tokens
         Tokens that an id stands for, where prompts share anything.
+    num_users, user_skew
+        How many users there are (0: none are named); user ``k`` of 0, 1, ... starts a session with
+        a probability in proportion to ``1 / (k + 1) ** user_skew``.
     """
 
     num_requests: int
@@ -102,6 +105,8 @@ class Workload:
     answer_s_per_token: float = 0.02
     max_context: int = 131_072
     block_tokens: int = 16
+    num_users: int = 0
+    user_skew: float = 0.0
 
     def __post_init__(self) -> None:
         checks: dict[str, tuple[float, float, float]] = {
@@ -110,6 +115,8 @@ class Workload:
             "mean_agent_turns": (self.mean_agent_turns, 1, 10**6),
             "sub_agents": (self.sub_agents, 0, 1_000),
             "block_tokens": (self.block_tokens, 1, 2**20),
+            "num_users": (self.num_users, 0, 10**6),
+            "user_skew": (self.user_skew, 0, 100),
             "max_context": (self.max_context, 2, 2**30),
             "shortest system prompt": (min(self.system_tokens, default=1), 1, 2**24),
         }
@@ -133,7 +140,7 @@ class MadeUp:
 
 def make_up(workload: Workload, seed: int, name: str = "made-up") -> MadeUp:
     """Draw a trace; the same seed gives the same trace. O(n log n)."""
-    sources = np.random.default_rng(seed).spawn(3)
+    sources = np.random.default_rng(seed).spawn(4)
     starts = workload.arrivals.times_ns(workload.num_requests, sources[0])
     if workload.rhythm is not None:
         starts = workload.rhythm.warp(starts)
@@ -141,10 +148,27 @@ def make_up(workload: Workload, seed: int, name: str = "made-up") -> MadeUp:
     lengths = Lengths(workload, sources[1])
     if not workload.shares:
         text, output = lengths.draw(workload.num_requests)
-        return MadeUp(Trace(name, starts, text, output), text)
-    turns = _earliest(Conversations(workload, lengths, sources[2]), starts, workload.num_requests)
-    text = np.array([turn.text_tokens for turn in turns], dtype=np.int64)
-    return MadeUp(_to_trace(turns, workload, name), text)
+        trace = Trace(name, starts, text, output)
+        sessions = np.arange(workload.num_requests)
+    else:
+        drawn = Conversations(workload, lengths, sources[2])
+        turns = _earliest(drawn, starts, workload.num_requests)
+        text = np.array([turn.text_tokens for turn in turns], dtype=np.int64)
+        trace = _to_trace(turns, workload, name)
+        sessions = np.array([turn.session for turn in turns])
+    if workload.num_users:
+        trace.user = _users(workload, sources[3], sessions)
+    return MadeUp(trace, text)
+
+
+def _users(
+    workload: Workload, generator: np.random.Generator, sessions: NDArray[np.int64]
+) -> list[str]:
+    """Name the user of each request, given the number of its session."""
+    weights = np.arange(1.0, workload.num_users + 1) ** -workload.user_skew
+    shares = weights / weights.sum()
+    owners = generator.choice(workload.num_users, workload.num_requests, p=shares)
+    return [f"u{owner}" for owner in owners[sessions].tolist()]
 
 
 def _earliest(sessions: Conversations, starts: NDArray[np.int64], num_requests: int) -> list[Turn]:

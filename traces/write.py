@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import numpy as np
 
-from kvsim.traces.own_format import ENDS_BY, METADATA_KEY, Metadata
+from kvsim.traces.own_format import ENDS_BY, METADATA_KEY, TEXTS, Metadata
 from kvsim.traces.readers.base import CSV_METADATA_MARK
 from kvsim.traces.trace import TraceError
 
@@ -74,7 +74,9 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     except OSError as error:
         raise TraceError(f"{path}: cannot be written: {error.strerror or error}") from error
     except UnicodeEncodeError as error:
-        raise TraceError(f"{path}: an id or session is not valid text: {error.reason}") from error
+        raise TraceError(
+            f"{path}: an id, user or session is not valid text: {error.reason}"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -119,11 +121,11 @@ def _chunks(trace: Trace) -> Iterator[dict[str, list[Any]]]:
         chunk["output_tokens"] = trace.output_tokens[part].tolist()
         if trace.ends_by is not None:
             chunk["ends_by"] = [ENDS_BY[code] for code in trace.ends_by[part].tolist()]
-        if trace.session is not None:
-            chunk["session"] = list(trace.session[part])
+        for name in TEXTS:
+            if (values := getattr(trace, name)) is not None:
+                chunk[name] = list(values[part])
         for name in _NUMBERS:
-            values = getattr(trace, name)
-            if values is not None:
+            if (values := getattr(trace, name)) is not None:
                 chunk[name] = values[part].astype(np.int64).tolist()
         if trace.also_after is not None:
             chunk["also_after"] = _lists(trace.also_after.offsets, trace.also_after.requests, first)
@@ -159,7 +161,7 @@ def _write_csv(trace: Trace, stream: _Sink) -> None:
 
 
 def _csv_cells(name: str, column: list[Any]) -> list[str]:
-    if name in ("id", "session"):
+    if name in ("id", *TEXTS):
         return [_quoted(name, text) for text in column]
     if name in _LISTS:
         return [" ".join(map(str, ids)) for ids in column]
@@ -177,7 +179,7 @@ def _write_parquet(trace: Trace, stream: _Sink) -> None:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    kinds = {"id": pa.string(), "session": pa.string(), "ends_by": pa.string()}
+    kinds = dict.fromkeys(("id", *TEXTS, "ends_by"), pa.string())
     kinds |= dict.fromkeys(_LISTS, pa.list_(pa.int64()))
     writer = None
     for chunk in _chunks(trace):

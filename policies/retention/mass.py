@@ -27,13 +27,16 @@ def mean_mass_kept(
     """
     total = 0.0
     for computed, number in contexts.items():
-        shares = [
-            (_kept_sum(retention, layer, computed) + layer[computed]) / layer[: computed + 1].sum()
-            for layer in scores.by_layer
-        ]
+        shares = [_share(retention, layer[: computed + 1]) for layer in scores.by_layer]
         total += number * float(np.mean(shares))
     num_decodes = sum(contexts.values())
     return total / num_decodes if num_decodes else None
+
+
+def _share(retention: Retention, seen: NDArray[np.float64]) -> float:
+    """Share of one layer's scores that it keeps; ``seen``: up to the current token's."""
+    part = seen / seen.max()  # sums of large scores overflow
+    return float((_kept_sum(retention, part, len(part) - 1) + part[-1]) / part.sum())
 
 
 def _kept_sum(retention: Retention, layer: NDArray[np.float64], computed: int) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -40,7 +41,7 @@ class AttentionScores:
 
 
 def read_scores(path: Path) -> AttentionScores:
-    """Read a file of attention scores.
+    """Read a file of attention scores; one that did not change is not read again.
 
     Raises
     ------
@@ -49,9 +50,15 @@ def read_scores(path: Path) -> AttentionScores:
     """
     if not path.is_file():
         raise ValueError(f"attention scores {path}: there is no such file")
+    file = path.stat()
+    return _read(path, file.st_mtime_ns, file.st_size)
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, _changed_ns: int, _size: int) -> AttentionScores:
     found: dict[tuple[int, int], float] = {}
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file)
             if (header := next(lines, [])) != _HEADER:
                 raise ValueError(f"{path}: line 1 is {header}; expected layer,position,score")

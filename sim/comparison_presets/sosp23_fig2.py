@@ -36,6 +36,8 @@ SETTINGS: Final[dict[str, object]] = {
     "cost.base": "40ms",
 }
 PAGED: Final = "vllm-0.32-sync"
+GROUPS: Final[dict[str, object]] = {"allocator.samples": "group"}
+"""Of the paged row: the paper's engine holds sequence groups; one answer to each request here."""
 PAPER: Final[dict[str, tuple[float | None, ...]]] = {
     "orca-max": (20.4, 13.3, 57.3, 8.9),
     "orca-pow2": (26.8, 17.9, 13.6, 41.6),
@@ -63,7 +65,12 @@ class Sosp23Fig2:
 
     def scenarios(self, change: Change) -> dict[str, Scenario]:
         """The four systems."""
-        return {name: change(load_scenario(name).with_values(SETTINGS)) for name in PAPER}
+        return {
+            name: change(
+                load_scenario(name).with_values(SETTINGS | (GROUPS if name == PAGED else {}))
+            )
+            for name in PAPER
+        }
 
     def published(self, rows: Sequence[Row]) -> Published | None:
         """Means over the seeds beside the figure, and beside batches and rates of the text."""

@@ -17,15 +17,15 @@ class Chart(NamedTuple):
     """``title``, ``see`` and ``summary`` are plain text.
 
     ``see``: one line, what to look for. ``summary``: the figure's numbers in words, for who cannot
-    see it. ``wide``: needs more width than a phone has, and scrolls there. Names inside the figure
-    must be escaped already: plotly reads some HTML.
+    see it. Names inside the figure must be escaped already: plotly reads some HTML. A figure of
+    panels side by side says in ``layout.meta["panel_px"]`` how high each is on a phone, where they
+    stand one below the other.
     """
 
     title: str
     figure: go.Figure
     see: str
     summary: str
-    wide: bool = False
 
 
 def chart_html(chart: Chart, number: int) -> str:
@@ -35,8 +35,6 @@ def chart_html(chart: Chart, number: int) -> str:
         f'<div class="plot" id="{name}" role="img" '
         f'aria-label="{escape(f"{chart.title}. {chart.summary}")}"></div>'
     )
-    if chart.wide:
-        plot = scrollable(plot, chart.title)
     return (
         f'<section aria-labelledby="{name}-title">\n'
         f'<h2 id="{name}-title">{escape(chart.title)}</h2>\n'

@@ -64,7 +64,6 @@ def memory_chart(rows: Sequence[Row], view: str = "six") -> Chart:
         "the longer the bar of token, the more of the memory does its work; the other bars say "
         "where the rest went.",
         f"Share of the pool that holds tokens: {', '.join(tokens)}.",
-        wide=True,
     )
 
 
@@ -105,7 +104,6 @@ def users_chart(rows: Sequence[Row]) -> Chart:
         "the outlined bar with a star is the best of its panel; latencies of overloaded runs tell "
         "the length of the trace.",
         f"The best. {'; '.join(winners)}." if winners else "No run is better than another.",
-        wide=True,
     )
 
 
@@ -127,11 +125,12 @@ def _multiples(
     """Panels side by side with the runs down the side."""
     from plotly.subplots import make_subplots  # noqa: PLC0415 - only a report needs plotly
 
-    down = -(-len(panels) // _ACROSS)
+    across = min(_ACROSS, len(panels))
+    down = -(-len(panels) // across)
     height = down * (_PANEL_PX + _BAR_PX * len(rows))
     figure = make_subplots(
         rows=down,
-        cols=min(_ACROSS, len(panels)),
+        cols=across,
         shared_xaxes="all" if shared_x else False,
         shared_yaxes=True,
         subplot_titles=[panel.title for panel in panels],
@@ -142,7 +141,7 @@ def _multiples(
     names = [escape(row.name) for row in rows]
     for place, panel in enumerate(panels):
         bars = _bars(panel, names)
-        where = {"row": place // _ACROSS + 1, "col": place % _ACROSS + 1}
+        where = {"row": place // across + 1, "col": place % across + 1}
         figure.add_bar(**bars, **where)
         most = max((value for value in panel.values if value is not None), default=0)
         figure.update_xaxes(range=[0, (most or 1) * _ROOM], **where)
@@ -154,8 +153,15 @@ def _multiples(
         title_text=None,
     )
     figure.update_xaxes(showticklabels=True, title_standoff=4, nticks=5)
-    margin = {"l": 20, "r": 30, "t": 60, "b": 45}
-    return figure.update_layout(margin=margin, bargap=0.25, hovermode="closest")
+    for empty in range(len(panels), down * across):
+        where = {"row": empty // across + 1, "col": empty % across + 1}
+        figure.update_xaxes(visible=False, **where).update_yaxes(visible=False, **where)
+    return figure.update_layout(
+        margin={"l": 20, "r": 30, "t": 60, "b": 45},
+        bargap=0.25,
+        hovermode="closest",
+        meta={"panel_px": _PANEL_PX + _BAR_PX * len(rows)},
+    )
 
 
 def _bars(panel: _Panel, names: Sequence[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.comparison_lines import notes_of, pool_text, table_lines
 from kvsim.sim.readable import number, published_number
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kvsim.sim.comparison_presets import Published, PublishedTable
     from kvsim.sim.comparison_row import Row
     from kvsim.sim.report.page import Block
+
+_MOST_COLUMNS: Final = 13
 
 
 def comparison_page(comparison: Comparison, published: Published | None = None) -> Iterator[str]:
@@ -55,9 +57,9 @@ def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Blo
         "a star marks the best of its column. Read the verdict first: where a system is "
         "overloaded, latencies tell the length of the trace.",
     )
-    yield _table("What users see", rows, seen)
+    yield from _tables("What users see", rows, seen)
     yield _heading("KV memory in numbers", "shares while requests wait, and over the whole run.")
-    yield _table("KV memory", rows, [line for line in lines if line.section])
+    yield from _tables("KV memory", rows, [line for line in lines if line.section])
     yield bullets("Verdicts", (f"{row.name}: {row.verdict['text']}" for row in rows))
     yield bullets("Notes", notes_of(comparison))
 
@@ -65,6 +67,14 @@ def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Blo
 def _heading(title: str, see: str) -> str:
     """``title`` and ``see`` are words of ours: nothing to escape."""
     return f'<h2>{title}</h2>\n<p class="see"><b>What to see:</b> {see}</p>\n'
+
+
+def _tables(label: str, rows: Sequence[Row], lines: Sequence[Line]) -> Iterator[str]:
+    """As few tables as a screen has room for beside each other, the lines evenly among them."""
+    number_of = -(-len(lines) // _MOST_COLUMNS)
+    for place in range(number_of):
+        start, stop = (len(lines) * edge // number_of for edge in (place, place + 1))
+        yield _table(label, rows, lines[start:stop])
 
 
 def _table(label: str, rows: Sequence[Row], lines: Sequence[Line]) -> str:

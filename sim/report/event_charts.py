@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.load_charts import GIB, TIME, add_area
@@ -20,6 +22,7 @@ _PARTS: Final = {
     "idle": ("no step", PALE),
 }
 """What time goes into, in words, and its colour."""
+_NO_TIME_S: Final = 1e-12
 
 
 def hit_chart(view: RunView) -> Chart | str:
@@ -108,7 +111,7 @@ def step_chart(view: RunView) -> Chart | str:
     for part, (label, colour) in _PARTS.items():
         column = series[f"{part}_s"]
         if column.any():
-            percent = 100 * column / series["seconds"]
+            percent = 100 * column / np.maximum(series["seconds"], _NO_TIME_S)
             add_area(figure, view, numbers(percent), label, colour)
             words.append(f"{label} {100 * column.sum() / total:.1f} %")
     if not words:

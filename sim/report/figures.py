@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 MOST_POINTS: Final = 2000
 """Of a curve: more than a screen has columns."""
+_LEGEND_PX: Final = 60
+"""Below the axis: room for numbers and title."""
 
 
 def numbers(values: ArrayLike) -> list[float | None]:
@@ -54,7 +56,7 @@ def laid_out(figure: go.Figure, x_title: str, y_title: str, *, height: int = 380
         template="plotly_white",
         height=height,
         margin={"l": 60, "r": 15, "t": 30, "b": 50},
-        legend={"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
+        legend={"orientation": "h", "y": -_LEGEND_PX / (height - 80), "yanchor": "top", "x": 0},
         hovermode="x unified",
     )
     figure.update_xaxes(title_text=x_title)

@@ -81,7 +81,6 @@ def course_chart(view: RunView) -> Chart | str:
                 col=1,
             )
     laid_out(figure, "", "latency (s)", height=620)
-    figure.update_layout(legend={"y": -0.1})
     figure.update_xaxes(title_text="arrival (s)", row=len(latencies))
     worst_s, part = max((np.nanmax(columns.ttft_s()[part]), middle) for middle, part in parts)
     return Chart(

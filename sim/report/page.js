@@ -81,6 +81,27 @@
     });
   }
 
+  // small multiples stand side by side, on a phone one below the other
+  const narrow = matchMedia("(max-width: 40rem)");
+  const placed = (layout) => {
+    const panel_px = layout.meta?.panel_px;
+    if (!narrow.matches || !panel_px) return layout;
+    const titles = layout.annotations, all_px = panel_px * titles.length;
+    const { t, b } = layout.margin;
+    const legend = { ...layout.legend, y: -60 / all_px };
+    const changed = { ...layout, legend, height: all_px + t + b };
+    changed.annotations = titles.map((title, i) => (
+      { ...title, x: 0.5, y: 1 - (i * panel_px + 28) / all_px, yanchor: "bottom" }));
+    titles.forEach((_, i) => {
+      const number = i ? i + 1 : "", top = 1 - (i * panel_px + 32) / all_px;
+      const domain = [1 - ((i + 1) * panel_px - 62) / all_px, top];
+      changed[`xaxis${number}`] = { ...layout[`xaxis${number}`], domain: [0, 1] };
+      changed[`yaxis${number}`] = { ...layout[`yaxis${number}`], domain, showticklabels: true };
+    });
+    return changed;
+  };
+  narrow.addEventListener("change", () => draw(0));
+
   // one after the other, so that the page can be read and scrolled meanwhile
   const draw = (place) => {
     if (place === plots.length) {
@@ -93,7 +114,7 @@
       displaylogo: false, responsive: true,
       modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
     };
-    Plotly.newPlot(plot, data, { ...layout, template: template() }, config)
+    Plotly.newPlot(plot, data, { ...placed(layout), template: template() }, config)
       .then(() => setTimeout(draw, 0, place + 1));
   };
   restyle();

@@ -34,14 +34,15 @@ class Head(NamedTuple):
     alarm: str = ""
 
 
-def page(head: Head, blocks: Iterable[Block]) -> Iterator[str]:
-    """Parts of a page, in order; the same blocks give the same text."""
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - only a report needs plotly
+def page(head: Head, blocks: Iterable[Block], *, drawn_by: str | None = None) -> Iterator[str]:
+    """Parts of a page, in order; the same blocks give the same text.
 
-    plotly, script = get_plotlyjs(), _asset("page.js")
+    ``drawn_by``: a script of its own for pages without charts, which then need no plotly.
+    """
+    drawing, script = drawn_by or _plotly(), _asset("page.js")
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(plotly, script)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(drawing, script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(head.title)}</title>\n<style>\n{_asset('style.css')}</style>\n"
         f"</head>\n<body>\n{_head_html(head)}"
@@ -53,7 +54,14 @@ def page(head: Head, blocks: Iterable[Block]) -> Iterator[str]:
             yield chart_html(block, number)
         else:
             yield block
-    yield f"</main>\n<script>{plotly}</script>\n<script>{script}</script>\n</body>\n</html>\n"
+    yield f"</main>\n<script>{drawing}</script>\n<script>{script}</script>\n</body>\n</html>\n"
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - only a report needs plotly
+
+    code: str = get_plotlyjs()
+    return code
 
 
 def bullets(title: str, sentences: Iterable[str]) -> str:

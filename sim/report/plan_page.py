@@ -63,14 +63,14 @@ def _assumed(document: Document) -> str:
 
 
 def _blocks(document: Document, pool: Pool | None) -> Iterator[Block]:
-    yield _memory_chart(document)
+    yield memory_chart(document)
     rows = [
         (_name(name), f"{term['bytes'] / _GIB:,.2f}", _how(term))
         for name, term in document["terms"].items()
     ]
     yield table_html("Memory terms", _HEADS, rows)
     if pool is not None:
-        yield _fit_chart(document, pool)
+        yield fit_chart(document, pool)
     yield bullets(
         "Single changes that free most",
         (
@@ -90,7 +90,7 @@ def _name(key: str) -> str:
     return _NAMES.get(key, key.replace("_", " "))
 
 
-def _memory_chart(document: Document) -> Chart:
+def memory_chart(document: Document) -> Chart:
     """One bar: what the engine may use, cut into what it spends and what is left for KV."""
     import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
 
@@ -109,8 +109,8 @@ def _memory_chart(document: Document) -> Chart:
             textposition="inside",
             insidetextanchor="middle",
         )
-    laid_out(figure, "memory of a card (GiB)", "", height=230)
-    figure.update_layout(barmode="stack", hovermode="closest", legend={"y": -0.5})
+    laid_out(figure, "memory of a card (GiB)", "", height=320)
+    figure.update_layout(barmode="stack", hovermode="closest")
     figure.update_layout(uniformtext={"mode": "hide", "minsize": 9})
     figure.update_yaxes(showticklabels=False)
     if usable is not None:
@@ -126,11 +126,11 @@ def _memory_chart(document: Document) -> Chart:
     )
 
 
-def _fit_chart(document: Document, pool: Pool) -> Chart:
+def fit_chart(document: Document, pool: Pool) -> Chart:
     """Whole requests of one length that fit at once, against that length."""
     lengths = _lengths(document["max_model_len_that_fits"])
     counts = [pool.requests_of(length) for length in lengths]
-    figure = new_figure("context of each request (tokens, logarithmic)", "requests (logarithmic)")
+    figure = new_figure("context (tokens, logarithmic)", "requests (logarithmic)")
     figure.add_scatter(
         x=lengths, y=counts, name="requests that fit", mode="lines+markers", line={"color": BLUE}
     )
@@ -149,7 +149,7 @@ def _fit_chart(document: Document, pool: Pool) -> Chart:
         text=[escape(_name(name)) for name in asked],
         name="asked for",
         mode="markers+text",
-        textposition="top center",
+        textposition="bottom left",
         marker={"color": VERMILLION, "size": 10, "symbol": "diamond"},
     )
     figure.update_xaxes(type="log").update_yaxes(type="log", rangemode="normal")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.report.event_charts import hit_chart, preemption_chart, swap_chart
+from kvsim.sim.report.event_charts import hit_chart, preemption_chart, step_chart, swap_chart
 from kvsim.sim.report.facts import run_facts
 from kvsim.sim.report.latency_charts import course_chart, distribution_chart
 from kvsim.sim.report.load_charts import memory_chart, queue_chart
@@ -26,6 +26,7 @@ RUN_CHARTS: Final[tuple[Callable[[RunView], Chart | str], ...]] = (
     hit_chart,
     preemption_chart,
     swap_chart,
+    step_chart,
 )
 """In order; where there is nothing to draw, a chart is a sentence that says so."""
 

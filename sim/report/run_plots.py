@@ -48,6 +48,10 @@ class RunPlots:
         """Bytes on the host, and moved there and back."""
         return _figure(event_charts.swap_chart(self._view))
 
+    def steps(self) -> go.Figure:
+        """Share of time by what steps spend it on."""
+        return _figure(event_charts.step_chart(self._view))
+
 
 def _figure(chart: Chart | str) -> go.Figure:
     if isinstance(chart, str):

@@ -14,7 +14,7 @@ import pytest
 
 from kvsim.cli.main import main
 from kvsim.cli.progress import Progress
-from kvsim.traces import bundled_path
+from kvsim.traces import bundled_path, read_trace, write_trace
 
 TRACE = str(bundled_path("chat-2k"))
 FEW = (TRACE, "--limit", "60", "--kv-memory", "2GiB", "--max-model-len", "4096", "--jobs", "1")
@@ -61,6 +61,24 @@ def test_orders_that_overtake_show_whom_it_hurts(capsys: pytest.CaptureFixture[s
     assert "\nlongest wait " in capsys.readouterr().out
     assert main(["compare", *burst, "--allocators", "paged,prefix"]) == 0
     assert "\nlongest wait " not in capsys.readouterr().out, "FCFS alone: nobody was overtaken"
+
+
+def test_users_are_told_apart_where_the_trace_names_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=60)
+    trace.user = ["ann" if row % 3 else "bob" for row in range(60)]
+    write_trace(trace, tmp_path / "x.csv")
+    options = [*FEW[3:], "--rate-scale", "1000", "--set", "engine.max_num_seqs=2"]
+    options += ["--vary", "queue.policy=fcfs,fair"]
+    assert main(["compare", str(tmp_path / "x.csv"), *options, "--json"]) == 0
+    fcfs, fair = (row["metrics"] for row in json.loads(capsys.readouterr().out)["rows"])
+    assert fair["other_users_ttft_s_mean"] < fcfs["other_users_ttft_s_mean"]
+    assert fair["heaviest_user_ttft_s_mean"] > fcfs["heaviest_user_ttft_s_mean"]
+    assert main(["compare", str(tmp_path / "x.csv"), *options]) == 0
+    assert "\nother users' TTFT p99 " in capsys.readouterr().out
+    assert main(["compare", *FEW, "--allocators", "paged,prefix"]) == 0
+    assert "other users" not in capsys.readouterr().out
 
 
 def test_json_is_one_document_and_the_same_bytes_each_time(
@@ -200,3 +218,15 @@ def test_what_no_engine_could_be_gets_no_star(capsys: pytest.CaptureFixture[str]
     assert "*" not in line
     lru, ceiling = (float(text) for text in line.split()[-2:])
     assert ceiling > lru
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [("2,x", "rate scale 'x' must be a number above 0"), ("2,4/2", "one is there twice")],
+)
+def test_rates_that_cannot_be_run(
+    rates: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", *FEW, "--allocators", "paged,prefix", "--rate-scale", rates]
+    assert main(command) == 2
+    assert message in capsys.readouterr().err

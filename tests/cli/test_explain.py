@@ -87,8 +87,37 @@ def test_what_cannot_be_explained_is_one_sentence(
     assert "does not say how its trace was read" in error(trace=trace | {"source": None})
     assert "was stopped by Ctrl-C" in error(partial=True)
     assert "is not a manifest of schema" in error(schema="other/1")
+    (tmp_path / "run" / "requests.parquet").unlink()
+    assert "is not a whole run of kvsim: it has no requests.parquet" in error()
     manifest_path.write_text("{")
     assert main(["explain", str(tmp_path / "run")]) == 2
     assert "is not the manifest of a run" in capsys.readouterr().err
     assert main(["explain", str(tmp_path)]) == 2
     assert "it has no manifest.json; kvsim simulate writes one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "num_explained"),
+    [
+        ((), 7),
+        (("--timeout", "200ms"), 7),
+        (("--scenario", "sglang-0.5"), 7),
+        (("--scenario", "vllm-v0"), 3),
+    ],
+)
+def test_samples_are_explained_one_by_one(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    num_explained: int,
+) -> None:
+    trace, folder = tmp_path / "samples.csv", tmp_path / "run"
+    trace.write_text(
+        "arrival_ns,prompt_tokens,output_tokens,num_samples\n0,100,9,4\n0,5000,9,2\n9000,33,1,1\n"
+    )
+    assert main(["simulate", str(trace), "--out", str(folder), *options]) == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    found = explained(folder, capsys)
+    assert found["hits"]["prompt_tokens"] == summary["cache"]["prompt_tokens"]
+    assert found["hits"]["parts"]["hit"] == summary["cache"]["hit_tokens"]
+    assert found["ttft"]["all"]["requests"] == num_explained

@@ -66,6 +66,11 @@ def test_the_help_fits_80_columns(
         (FileNotFoundError(2, "No such file or directory", "x.csv"), 2, "kvsim: x.csv: No such"),
         (OSError("disk full"), 2, "kvsim: disk full\n"),
         (KeyboardInterrupt(), 130, "kvsim: stopped\n"),
+        (
+            MemoryError(),
+            2,
+            "kvsim: memory ran out: take fewer requests (--limit), or smaller numbers\n",
+        ),
     ],
 )
 def test_user_errors_are_one_sentence(

@@ -39,6 +39,31 @@ def test_info_shows_receipt_statistics_and_histogram(
     assert max(map(len, lines)) <= 80
 
 
+def test_info_tells_who_asks_for_several_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "several.csv"
+    path.write_text(
+        "arrival_ns,prompt_tokens,output_tokens,num_samples\n0,9,1,4\n5,9,2,1\n5,9,2,2\n"
+    )
+    assert main(["trace", "info", str(path)]) == 0
+    line = "requests                3 rows, 3 requests, 2 for several answers"
+    assert line in capsys.readouterr().out.splitlines()
+
+
+def test_info_counts_users_and_every_command_keeps_them(
+    small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = SMALL.replace("session", "user,session").replace("1,a", "1,ann,a").replace("2,b", "2,,b")
+    (tmp_path / small).write_text(rows.replace("9,a", "9,bob,a"))
+    assert main(["trace", "info", small]) == 0
+    assert "3 rows, 3 requests, 2 sessions, 2 users\n" in capsys.readouterr().out
+    for command in (["convert"], ["slice", "--rows", "0:3"], ["sample", "--requests", "3"]):
+        for suffix in (".csv", ".jsonl", ".parquet"):
+            assert main(["trace", command[0], small, f"out{suffix}", *command[1:]]) == 0
+            assert read_trace(f"out{suffix}").user == ["ann", "", "bob"]
+
+
 def test_info_as_json(small: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "info", small, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

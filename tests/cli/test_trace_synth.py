@@ -46,6 +46,32 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert files[0] == files[1] != files[2]
 
 
+def test_users_own_whole_sessions() -> None:
+    assert synth(*LAWS, "--turns", "3", "--users", "4", "--user-skew", "1") == 0
+    trace = read_trace("x.csv")
+    assert trace.user is not None
+    assert trace.session is not None
+    assert set(trace.user) == {"u0", "u1", "u2", "u3"}
+    assert len(set(zip(trace.session, trace.user, strict=True))) == len(set(trace.session))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--user-skew", "1"], "--user-skew is 1 and nobody is named: add --users N"),
+        (["--users", "-1"], "num_users is -1; allowed are 0 to"),
+        (["--users", "2", "--user-skew", "nan"], "user_skew is nan; allowed are 0 to 100"),
+        (["--users", "2", "--preset", "chat-service"], "says all laws itself: leave --users out"),
+    ],
+)
+def test_users_that_cannot_be_are_refused(
+    capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    laws = LAWS if "--preset" not in options else []
+    assert synth(*laws, *options) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("name", load_presets())
 def test_presets(capsys: pytest.CaptureFixture[str], name: str) -> None:
     preset = load_presets()[name]

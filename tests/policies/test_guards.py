@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from kvsim.policies.allocators import PagedAllocator
@@ -14,7 +16,11 @@ from kvsim.policies.allocators.base import Hit, Usage
 from kvsim.policies.batching import Item, MixedRunningFirst, ScheduledStep, SchedulerState
 from kvsim.policies.eviction import KeyedOrder
 from kvsim.policies.queue_order import FCFS
+from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.driver import run
 from kvsim.sim.policy_check import check_policy
+from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -228,6 +234,27 @@ def unreadable(entry: Entry) -> Any:
     raise UnreadableError
 
 
+class Boundless:
+    """Guesses a number that no column of the run can hold."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        pass
+
+    def output_tokens(self, sequence: Sequence) -> int:
+        return 2**70
+
+    def finished(self, sequence: Sequence) -> None:
+        pass
+
+
+def overflowing(entry: Entry) -> Any:
+    return (math.exp(1000.0 + entry.num_hits),)
+
+
+def oldest(entry: Entry) -> Any:
+    return (entry.last_access,)
+
+
 def talkative(entry: Entry) -> Any:
     raise ValueError("first line\n\nsecond line")
 
@@ -274,6 +301,8 @@ def this_module(monkeypatch: pytest.MonkeyPatch) -> None:
         ("batching", "Stepless", r"\(AttributeError: 'NoneType' object has no attribute 'dropped'"),
         ("allocator", "Vague", r"\(AttributeError: 'NoneType' object has no attribute 'tokens'"),
         ("eviction", "unsortable", "the engine could not go on with what it answered"),
+        ("eviction", "overflowing", "it raised OverflowError: math range error"),
+        ("predictor", "Boundless", r"the engine could not go on with .* \(OverflowError: "),
         ("eviction", "unreadable", r"it raised UnreadableError$"),
         ("eviction", "talkative", r"it raised ValueError: first line second line$"),
         ("victim", "leaving", r"it raised SystemExit: 5$"),
@@ -284,3 +313,11 @@ def test_a_broken_rule_stops_the_run_with_name_and_rule(kind: str, name: str, ru
     assert faults, "nothing was found"
     assert re.search(rule, faults[0]), faults[0]
     assert f"'zoo:{name}'" in faults[0]
+
+
+@pytest.mark.parametrize("step", [True, False])
+def test_the_clocks_end_is_no_fault_of_a_policy_of_ones_own(step: bool) -> None:
+    trace = Trace("one", np.zeros(1, np.int64), np.array([20]), np.array([9]))
+    config = SchedulerConfig(num_gpu_blocks=9, max_model_len=100, eviction="zoo:oldest")
+    with pytest.raises(ValueError, match=r"^the simulated time passes 106 days"):
+        run(trace, config, LinearCost(10**19), max_tokens=np.array([20]), step=step)

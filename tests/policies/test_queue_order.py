@@ -335,6 +335,42 @@ def test_fair_is_deficit_round_robin(
     assert drained(ours) == [twin.pop() for _ in range(sum(map(len, twin.waiting.values())))]
 
 
+@given(
+    prompts=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=20),
+    quantum=st.integers(1, 60),
+)
+def test_two_users_with_a_backlog_get_the_same_tokens_but_for_a_quantum_and_a_request(
+    prompts: list[tuple[int, int]], quantum: int
+) -> None:
+    """Each has had as many quanta, or one more, less a deficit below its largest request."""
+    told, served = Given(), Counter[str]()
+    told.outputs = dict.fromkeys(range(100), 0)
+    queue = make_queue("fair", told, queue_quantum=quantum)
+    for row, pair in enumerate(prompts):
+        for user, prompt in zip("ab", pair, strict=True):
+            queue.push(make_sequence(2 * row + (user == "b"), user=user, prompt_tokens=prompt))
+    left = Counter(a=len(prompts), b=len(prompts))
+    largest = max(map(max, prompts))
+    while min(left.values()):
+        entered = queue.pop()
+        served[entered.user] += entered.prompt_tokens
+        left[entered.user] -= 1
+        if min(left.values()):  # both are backlogged
+            assert abs(served["a"] - served["b"]) < quantum + largest
+
+
+def test_two_users_of_equal_requests_are_never_more_than_a_quantum_apart() -> None:
+    queue, served = make_queue("fair", queue_quantum=33), Counter[str]()
+    for index in range(40):
+        queue.push(make_sequence(index, user="ab"[index >= 20]))
+    apart = []
+    for _ in range(38):  # both wait until the very end
+        served[queue.pop().user] += 11
+        apart.append(served["a"] - served["b"])
+    assert apart[:7] == [11, 22, 33, 22, 11, 0, 11]  # three requests of 11 tokens a turn
+    assert max(map(abs, apart)) == 33
+
+
 def test_a_user_of_many_requests_does_not_hold_up_one_of_few() -> None:
     queue = make_queue("fair", queue_quantum=11)  # a prompt of 10 and an output of 1
     for index in range(6):

@@ -341,6 +341,26 @@ def test_bad_scores_are_refused_by_line(tmp_path: Path, text: str, message: str)
         read_scores(tmp_path / "absent.csv")
 
 
+def test_scores_are_read_again_only_when_they_changed(tmp_path: Path) -> None:
+    path = write_scores(tmp_path, [[1, 2]])
+    once = read_scores(path)
+    assert read_scores(path) is once
+    assert read_scores(write_scores(tmp_path, [[1, 2, 3]])).num_positions == 3
+
+
+def test_a_spreadsheets_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("layer,position,score\n0,0,2\n", "utf-8-sig")
+    assert read_scores(path).by_layer.tolist() == [[2]]
+
+
+@pytest.mark.parametrize("score", [1e308, 5e-324])
+def test_mass_of_scores_whose_sum_is_no_number(score: float) -> None:
+    scores = AttentionScores(np.full((2, 12), score))
+    assert mean_mass_kept(SinksRecent(0, 3), scores, {4: 1}) == pytest.approx(3 / 5)
+    assert mean_mass_kept(HeavyHitters(1, 1, scores=scores), scores, {7: 1}) == pytest.approx(2 / 8)
+
+
 def test_mass_kept_by_hand() -> None:
     fifo = SinksRecent(0, 3)
     # the decode at position 4 keeps 2, 3 and itself: 5 + 2 + 8 of 9 + 1 + 5 + 2 + 8

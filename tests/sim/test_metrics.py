@@ -14,6 +14,7 @@ from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.run_tables import series_table
 from kvsim.sim.scenario_tables import Slo
+from kvsim.sim.step_parts import PARTS
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -149,6 +150,20 @@ def test_series_tell_when_and_why_requests_waited(three_requests: Run3, pool: Po
     assert waited["blocks"][first + 1 :] == pytest.approx(2)
     assert series["preemptions"].sum() == 1
     assert series["preemptions"][int(0.21 // series["start_s"][1])] == 1
+
+
+def test_series_tell_what_steps_spend_their_time_on(three_requests: Run3, pool: PoolShape) -> None:
+    series = series_table(three_requests[1], pool)
+    parts = {name: np.asarray(series[f"{name}_s"]) for name in PARTS}
+    assert {name: pytest.approx(values.sum()) for name, values in parts.items()} == {
+        "weights": 0.15,
+        "kv": 0.10,
+        "prefill": 0,
+        "overhead": 0.05,
+        "idle": 0.01,
+    }
+    assert np.sum(list(parts.values()), axis=0) == pytest.approx(np.asarray(series["seconds"]))
+    assert series["steps"].sum() == 5
 
 
 def test_events(three_requests: Run3, pool: PoolShape) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvsim.cli.summary_table import summary_lines
 from kvsim.policies.scheduler_config import SchedulerConfig
@@ -76,6 +78,73 @@ def test_a_user_is_the_session_or_the_request_itself() -> None:
     assert [requests.sequence(index).user for index in (0, 1)] == ["ann", "r0001"]
     trace.session = None
     assert requests.sequence(0).user == "r0000"
+
+
+def test_a_user_comes_before_the_session() -> None:
+    trace = make_trace(*[(0, 4, 1)] * 3, session=["s", "s", "s"])
+    trace.user = ["ann", "bob", ""]
+    requests = Requests(trace, SchedulerConfig(), trace.output_tokens)
+    assert [requests.sequence(index).user for index in range(3)] == ["ann", "bob", "s"]
+
+
+def test_fair_shares_among_users_however_many_sessions_they_open() -> None:
+    trace = make_trace(*[(0, 10, 3)] * 5, session=["a", "b", "c", "d", "e"])
+    trace.user = ["ann", "ann", "ann", "bob", "bob"]
+    fair: dict[str, object] = {"policy": "fair", "queue_quantum": 10}
+    assert order_of_entry(trace, **fair) == [0, 3, 1, 4, 2]
+    trace.user = None
+    assert order_of_entry(trace, **fair) == [0, 1, 2, 3, 4]
+
+
+def by_hand(users: list[str], prompts: list[int], quantum: int) -> list[int]:
+    """Deficit round robin over requests that all wait from the start, turn after turn."""
+    waiting: dict[str, list[int]] = {}
+    for index, user in enumerate(users):
+        waiting.setdefault(user, []).append(index)
+    deficit, order = dict.fromkeys(waiting, 0), list[int]()
+    while waiting:
+        for user in list(waiting):
+            deficit[user] += quantum
+            while waiting[user] and prompts[waiting[user][0]] <= deficit[user]:
+                deficit[user] -= prompts[waiting[user][0]]
+                order.append(waiting[user].pop(0))
+            if not waiting[user]:
+                del waiting[user]
+    return order
+
+
+@given(
+    requests=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(1, 90)), min_size=1, max_size=12
+    ),
+    quantum=st.integers(1, 120),
+)
+def test_a_run_under_fair_is_deficit_round_robin_by_user(
+    requests: list[tuple[str, int]], quantum: int
+) -> None:
+    users, prompts = [user for user, _ in requests], [prompt for _, prompt in requests]
+    trace = make_trace(*((0, prompt, 3) for prompt in prompts), session=["s"] * len(requests))
+    trace.user = users
+    entered = order_of_entry(trace, policy="fair", queue_quantum=quantum)
+    assert entered == by_hand(users, prompts, quantum)
+
+
+@pytest.mark.parametrize(
+    ("user", "session", "told"),
+    [
+        (["a", "b", "a"], ["s", "s", "s"], "2 users"),
+        (None, ["s", "t", "s"], "2 sessions"),
+        (["a", "", ""], ["s", "s", ""], "1 user, 1 session, 1 nameless request"),
+    ],
+)
+def test_the_summary_says_among_whom_fair_shares(
+    user: list[str] | None, session: list[str], told: str
+) -> None:
+    trace = make_trace(*[(0, 10, 3)] * 3, session=session)
+    trace.user = user
+    notes = simulate(trace, Scenario().with_values({"queue.policy": "fair"})).summary["notes"]
+    assert f"queue.policy = 'fair' shares among {told}" in notes  # type: ignore[operator]
+    assert "fair" not in str(simulate(trace).summary["notes"])
 
 
 def simulated(kind: str, seed: int = 0, order: str = "sjf") -> Run:

@@ -234,6 +234,7 @@ def test_a_summary_says_what_was_kept(tmp_path: Path) -> None:
     assert 0.6 < told["attention_mass_kept"] < 1
     assert "attention mass kept" in "\n".join(summary_lines(done.summary, done.setup.pool_terms))
     assert "is drawn" not in " ".join(done.setup.notes)
+    assert "retention.scores has 2 layers, the model has 40: means" in " ".join(done.setup.notes)
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
@@ -263,6 +264,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
         {"retention.compaction": "eager", "cost.source": "linear", "cost.base": "1ms"},
         "needs cost.per_copied_token",
     ),
+    ({"retention.kind": "heavy-hitters", "retention.heads": 1_025}, "from 1 to 1,024, or 'none'"),
     ({"retention.kind": "heaviest"}, "expected 'model' or 'sinks-recent' or 'fifo' or"),
 ]
 

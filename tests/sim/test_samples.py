@@ -66,6 +66,14 @@ def test_samples_arrive_together_and_get_one_prompt() -> None:
     assert len(ids_of(trace.prefix, 1)) == 3
 
 
+def test_samples_are_their_rows_users() -> None:
+    trace = make_trace((5, 3, 1), (10, 7, 2), (2, 1, 2))
+    trace.user = ["ann", "bob", ""]
+    several = expanded(trace).trace
+    askers = [several.asker(index) for index in range(len(several))]
+    assert askers == ["ann", "bob", "bob", "r0002", "r0002"]
+
+
 def test_recorded_ids_stay_and_new_ones_are_nobody_elses() -> None:
     prefix = PrefixIds(4, np.array([0, 3, 3]), np.array([0, 1, 7]))
     trace = expanded(make_trace((10, 3, 2), (8, 3, 2), prefix=prefix)).trace
@@ -266,6 +274,8 @@ def test_requests_have_no_beams_and_nobody_waits_for_several() -> None:
         summary(BEAMS)
     with pytest.raises(ValueError, match="by both num_samples and beam_width"):
         summary(replace(BEAMS, num_samples=np.array([2])), "vllm-v0")
+    with pytest.raises(ValueError, match=r"20,000,001 in all: .* takes at most 10,000,000"):
+        summary(make_trace((40, 5, 1), (40, 5, 20_000_000)))
     two = make_trace((40, 5, 1), (40, 5, 2))
     two = replace(two, after_request=np.array([-1, 0]), delay_ns=np.array([-1, 5]))
     with pytest.raises(ValueError, match="whoever waits for several is not simulated"):

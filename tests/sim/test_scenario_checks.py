@@ -313,9 +313,12 @@ def test_fair_needs_a_trace_that_tells_users_apart(session: list[str] | None) ->
     trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([5, 7]))
     trace.session = session
     fair = Scenario().with_values({"queue.policy": "fair"})
-    with pytest.raises(ValueError, match="among users, the sessions of a trace: two has none"):
+    trace.user = session
+    with pytest.raises(ValueError, match="users of a trace, or else its sessions: two names nei"):
         simulate(trace, fair)
-    trace.session = ["", "ann"]
+    trace.session, trace.user = ["", "ann"], None
+    assert simulate(trace, fair).engine.reason == 'policy "fair" breaks the order of admission'
+    trace.session, trace.user = None, ["", "ann"]
     assert simulate(trace, fair).engine.reason == 'policy "fair" breaks the order of admission'
 
 

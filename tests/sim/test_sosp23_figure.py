@@ -57,6 +57,11 @@ def time_weighted(trace: Trace) -> tuple[float, float]:
     )
 
 
+def test_the_paged_row_holds_sequence_groups() -> None:
+    samples = {name: scenario.allocator.samples for name, scenario in SCENARIOS.items()}
+    assert samples == dict.fromkeys(PAPER, "requests") | {PAGED: "group"}
+
+
 def test_the_pool_and_the_lengths() -> None:
     trace = saturated(200_000, seed=0)
     assert trace.prompt_tokens.mean() == pytest.approx(161, abs=2)

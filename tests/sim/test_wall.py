@@ -147,6 +147,7 @@ def make_trace(outputs: list[int]) -> Trace:
         columns[1],
         columns[2],
         priority=np.array([index % 3 for index in range(NUM_REQUESTS)]),
+        user=[f"user {index % 5}" if index % 3 else "" for index in range(NUM_REQUESTS)],
         session=[f"user {index % 7}" for index in range(NUM_REQUESTS)],
         prefix=PrefixIds(BLOCK, np.cumsum([0, *map(len, ids)]), flat, covers_output=True),
     )

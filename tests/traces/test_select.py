@@ -27,6 +27,7 @@ def rows_of(part: Trace, whole: Trace) -> list[int]:
 @given(st.sets(st.integers(0, 299), min_size=1))
 def test_every_column_is_taken(chosen: set[int]) -> None:
     whole = read_trace(bundled_path("chat-2k"), limit=300)
+    whole.user = [f"u{row % 7}" for row in range(len(whole))]
     rows = np.array(sorted(chosen))
     part = take(whole, rows)
     assert rows_of(part, whole) == rows.tolist()
@@ -37,6 +38,7 @@ def test_every_column_is_taken(chosen: set[int]) -> None:
     assert (part.max_tokens == whole.max_tokens[rows]).all()
     assert whole.session is not None
     assert part.session == [whole.session[row] for row in rows]
+    assert part.user == [f"u{row % 7}" for row in rows]
     assert part.prefix is not None
     assert whole.prefix is not None
     ids = [part.prefix.ids[a:b].tolist() for a, b in pairwise(part.prefix.offsets.tolist())]

@@ -49,9 +49,29 @@ def test_single_requests_have_neither_ids_nor_sessions() -> None:
     trace = make_up(PLAIN, 1).trace
     assert trace.prefix is None
     assert trace.session is None
+    assert trace.user is None
     gaps = np.diff(trace.arrival_ns) / 1e9
     assert gaps.mean() == pytest.approx(0.5, rel=0.05)
     assert gaps.std() / gaps.mean() == pytest.approx(1, abs=0.06)
+
+
+@pytest.mark.parametrize("workload", [PLAIN, TALK])
+def test_users_own_sessions_and_change_nothing_else(workload: Workload) -> None:
+    """Of 3 users at a skew of 1 the first starts 6 of 11 sessions, the last 2."""
+    plain = make_up(workload, 5).trace
+    trace = make_up(replace(workload, num_users=3, user_skew=1), 5).trace
+    assert trace.arrival_ns.tolist() == plain.arrival_ns.tolist()
+    assert trace.prompt_tokens.tolist() == plain.prompt_tokens.tolist()
+    assert trace.session == plain.session
+    assert trace.user is not None
+    sessions = trace.session or [str(row) for row in range(len(trace))]
+    owners = dict(zip(sessions, trace.user, strict=True))
+    assert trace.user == [owners[session] for session in sessions]
+    counts = [list(owners.values()).count(f"u{number}") for number in range(3)]
+    assert sum(counts) == len(owners)
+    deviation = (len(owners) * 6 / 11 * 5 / 11) ** 0.5
+    assert counts[0] == pytest.approx(len(owners) * 6 / 11, abs=4 * deviation)
+    assert counts[0] > counts[1] > counts[2]
 
 
 def test_presets_keep_their_rank_correlation() -> None:

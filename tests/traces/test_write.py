@@ -79,6 +79,8 @@ def traces(draw: st.DrawFn) -> Trace:
     if draw(st.booleans()):
         trace.session = draw(st.lists(TEXT, min_size=n, max_size=n))
     if draw(st.booleans()):
+        trace.user = draw(st.lists(TEXT, min_size=n, max_size=n))
+    if draw(st.booleans()):
         covers_output = draw(st.booleans())
         covered = trace.prompt_tokens + (trace.output_tokens if covers_output else 0)
         trace.prefix = draw(prefixes(covered.tolist(), covers_output))
@@ -92,7 +94,8 @@ def assert_equal(left: Trace, right: Trace) -> None:
         if a is not None:
             assert a.dtype == b.dtype, name
             assert a.tolist() == b.tolist(), name
-    assert (left.name, left.ids, left.session) == (right.name, right.ids, right.session)
+    assert (left.name, left.ids) == (right.name, right.ids)
+    assert (left.user, left.session) == (right.user, right.session)
     assert (left.also_after is None) == (right.also_after is None)
     if left.also_after is not None and right.also_after is not None:
         assert left.also_after.offsets.tolist() == right.also_after.offsets.tolist()
@@ -138,6 +141,7 @@ def test_scope_and_many_rows_survive(tmp_path: Path) -> None:
         arrival_ns=np.arange(n),
         prompt_tokens=np.full(n, 9),
         output_tokens=np.full(n, 2),
+        user=[f"u{i % 7}" for i in range(n)],
         session=[f"s{i}" for i in range(n)],
         prefix=PrefixIds(4, np.arange(n + 1) * 2, np.arange(2 * n), scope="session"),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.own_format import TEXTS
 from kvsim.traces.readers.columns import Columns, derive_delays
 from kvsim.traces.readers.describe import count_early_turns, describe, epoch_text
 from kvsim.traces.readers.drawn_times import draw_times
@@ -139,7 +140,7 @@ class Assembly:
         describe(self.receipt, self.wishes, time_unit, arrival_ns, prefix, columns)
         if id_form is not None:
             self.receipt.ids_partial = id_form.partial
-        session = columns.pop("session", None)
+        user, session = (columns.pop(name, None) for name in TEXTS)
         has_time = columns.pop("has_time", None)
         columns.pop("end_ns", None)
         return Trace(
@@ -147,6 +148,7 @@ class Assembly:
             **columns,
             ids=ids,
             also_after=also_after,
+            user=None if user is None else user.tolist(),
             session=None if session is None else session.tolist(),
             has_time=None if has_time is None else has_time.astype(np.bool_),
             prefix=prefix,

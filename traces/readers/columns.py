@@ -19,6 +19,7 @@ DEFAULTS: Final[Mapping[str, int | str]] = {
     "ends_by": 0,
     "priority": 0,
     "ids": "",
+    "user": "",
     "session": "",
     "turn": 0,
     "after_request": -1,

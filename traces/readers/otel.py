@@ -5,8 +5,9 @@ in ISO 8601), and OTLP's ``resourceSpans[].scopeSpans[].spans[]`` (attributes as
 ``startTimeUnixNano``), as one document or one a line. Token counts: ``gen_ai.usage.`` with
 ``input_tokens``/``output_tokens``, or the older ``prompt_tokens``/``completion_tokens``.
 Spans without any ``gen_ai.`` attribute are other work and are left out. The session is
-``gen_ai.conversation.id`` or the trace; a span follows its parent where that is a request, too, and
-otherwise all requests of its session that had ended when it began.
+``gen_ai.conversation.id`` or the trace, the user ``user.id`` or ``enduser.id``; a span follows its
+parent where that is a request, too, and otherwise all requests of its session that had ended when
+it began.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _INPUT: Final = "gen_ai.usage.input_tokens"
 _OUTPUT: Final = "gen_ai.usage.output_tokens"
 _KEYS: Final = (_INPUT, _OUTPUT, "start_time", "end_time", "start ns", "end ns", "span_id")
-_MORE: Final = ("parent_span_id", "session", "gen_ai.request.max_tokens", "failed")
+_MORE: Final = ("parent_span_id", "session", "user", "gen_ai.request.max_tokens", "failed")
 _LATEST_NS: Final = 2**62
 
 
@@ -90,6 +91,8 @@ def _add(
         "session": texts(batch, "session"),
         "ids": texts(batch, "span_id"),
     }
+    if any(cell is not None for cell in batch.columns["user"]):
+        columns["user"] = texts(batch, "user")
     after = _parents(batch, intake, columns["ids"], arrival_ns, rows)
     columns["after_request"] = after
     others = recent.tie(batch, columns, intake.receipt.rows_read, told=after >= 0)

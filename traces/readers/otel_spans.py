@@ -76,5 +76,6 @@ def _flat(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
         "span_id": nested.first_of(span, ("span_id",), ("spanId",)),
         "parent_span_id": nested.first_of(span, ("parent_span_id",), ("parentSpanId",)),
         "session": session,
+        "user": attributes.get("user.id", attributes.get("enduser.id")),
         "failed": None if error is None else str(error)[:60],
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.own_format import ENDS_BY, METADATA_KEY, OPTIONAL, REQUIRED, Metadata
+from kvsim.traces.own_format import ENDS_BY, METADATA_KEY, OPTIONAL, REQUIRED, TEXTS, Metadata
 from kvsim.traces.readers.batch import Ragged
 from kvsim.traces.readers.cells import (
     INT64_MAX,
@@ -113,8 +113,7 @@ def add(batch: Batch, intake: Intake, metadata: Metadata) -> None:
             columns[name] = whole_numbers(batch, name, low=low, high=high, default=default)
     if "id" in batch.columns:
         columns["ids"] = texts(batch, "id")
-    if "session" in batch.columns:
-        columns["session"] = texts(batch, "session")
+    columns |= {name: texts(batch, name) for name in TEXTS if name in batch.columns}
     if "ends_by" in batch.columns:
         columns["ends_by"] = codes(batch, "ends_by", ENDS_BY)
     if "max_tokens" in columns:

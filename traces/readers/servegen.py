@@ -97,6 +97,7 @@ def _windows(
                 "arrival_ns": times[order],
                 "prompt_tokens": prompts[order],
                 "output_tokens": outputs[order],
+                "user": owners[order],
                 "session": owners[order],
             }
             yield batch, columns

@@ -28,7 +28,7 @@ def test_a_run_has_frames_and_figures() -> None:
     run = small_run()
     assert len(run.requests) == 120
     assert {"running", "waiting_blocks", "preemptions"} <= {*run.series.columns}
-    for name in ("kv", "queue", "latency", "latency_over_time", "preemptions", "swapping"):
+    for name in ("kv", "queue", "latency", "latency_over_time", "preemptions", "swapping", "steps"):
         figure = getattr(run.plot, name)()
         assert all(len(curve.x) for curve in figure.data), name
         assert figure.layout.template.layout.colorway, "its own look, not the page's"
@@ -47,6 +47,13 @@ def test_causes_of_waiting_add_up_to_the_queue() -> None:
     areas = [curve for curve in run.plot.queue().data if curve.stackgroup]
     heights = [sum(values) for values in zip(*(curve.y for curve in areas), strict=True)]
     assert heights == pytest.approx(run.series["waiting"].tolist(), rel=1e-3, abs=1e-3)
+
+
+def test_parts_of_steps_add_up_to_all_time() -> None:
+    areas = small_run().plot.steps().data
+    assert {"weights", "KV of decodes"} <= {curve.name for curve in areas}
+    heights = [sum(values) for values in zip(*(curve.y for curve in areas), strict=True)]
+    assert heights == pytest.approx([100] * len(heights), rel=1e-3)
 
 
 def test_bars_add_up_to_the_count() -> None:

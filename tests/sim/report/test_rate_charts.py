@@ -53,3 +53,8 @@ def test_one_rate_has_no_curve(result: Comparison) -> None:
     assert rate_charts(result.rows[:1]) == []
     with pytest.raises(ValueError, match="only one rate"):
         Comparison(result.traces, result.rows[:1]).plot.rates()
+
+
+def test_a_rate_is_named_once() -> None:
+    with pytest.raises(ValueError, match="rate scales 2, 1, 2: one is there twice"):
+        compare((), {}, rate_scale=["2", 1, "4/2"])

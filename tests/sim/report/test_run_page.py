@@ -31,7 +31,7 @@ def test_the_page_needs_no_network(three_requests: Run3, make_run: Callable[...,
     assert not SCRIPT_SOURCE.search(page)
     assert "<link" not in page
     assert len(page) < 6_000_000, "plotly's code is inside once, not three times"
-    assert page.count('class="plot"') == 6
+    assert page.count('class="plot"') == 7
 
 
 def test_text_from_files_is_escaped(three_requests: Run3, make_run: Callable[..., Run]) -> None:

@@ -145,6 +145,7 @@ GOLDEN_ROW = (
     [
         (f"{CSV},max_token\n0,1,1,5\n", "'max_token' is unknown: did you mean 'max_tokens'"),
         (f"{CSV},arrival_ns\n0,1,1,5\n", "'arrival_ns' occurs twice"),
+        (f"{CSV},users\n0,1,1,ann\n", "'users' is unknown: did you mean 'user'"),
         (f"{CSV},max_tokens\n0,1,9,5\n", "max_tokens is 5 and output_tokens 9; allowed are -1"),
         (
             f"{CSV},max_tokens\n0,1,9,-2\n",
@@ -210,6 +211,18 @@ def test_session_scope_renames_equal_ids_of_two_sessions(tmp_path: Path) -> None
     (a_1, a_2), (b_1, b_2), (again, a_3) = id_lists(read_trace(path))
     assert again == a_1
     assert len({a_1, a_2, b_1, b_2, a_3}) == 5
+
+
+@pytest.mark.parametrize("cell", ["true", "1.5", "[1]", '{"name": "ann"}'])
+def test_a_user_is_text_or_a_whole_number(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "x.jsonl"
+    row = '{"arrival_ns": 0, "prompt_tokens": 1, "output_tokens": 1, "user": %s}\n'
+    path.write_text("".join(row % user for user in ('"ann"', "17", "null", cell)), "utf-8")
+    with pytest.raises(TraceError, match=r"line 4: user is .*; allowed are text and whole numbers"):
+        read_trace(path)
+    trace = read_trace(path, on_bad_row="skip")
+    assert trace.user == ["ann", "17", ""]
+    assert trace.session is None
 
 
 def test_rows_without_an_optional_key_say_its_default(tmp_path: Path) -> None:

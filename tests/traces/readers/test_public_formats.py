@@ -151,12 +151,14 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "arrival_ns": [0, 3 * S],
         "prompt_tokens": [50, 90],
         "session": ["c1", "c1"],
+        "user": None,
         "after_request": [-1, 0],
         "delay_ns": [0, S // 2],
     },
     "otel_otlp.jsonl": {
         "arrival_ns": [0, 3 * S + 1],
         "session": ["talk", "talk"],
+        "user": ["u-81", "17"],
         "after_request": [-1, 0],
     },
 }

@@ -20,6 +20,7 @@ def test_a_folder_is_all_its_clients() -> None:
     assert trace.session is not None
     assert set(trace.session) == {"client-0", "client-1"}
     assert set(trace.prompt_tokens.tolist()) == {16, 32}
+    assert trace.user == trace.session
     owners = np.array(trace.session)
     assert (trace.output_tokens == np.where(owners == "client-0", 8, 9)).all()
     expected = 600 * (0.5 + 0.25 + 1 + 0.25)

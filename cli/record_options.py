@@ -1,0 +1,36 @@
+"""``--record``: what a run keeps of its pool beside its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from kvsim.sim.block_map import RecordOptions
+
+
+def add_record_options(group: argparse._ArgumentGroup) -> None:
+    """Declare what is recorded, and when."""
+    group.add_argument(
+        "--record",
+        choices=("blocks",),
+        metavar="blocks",
+        help="record what lies where in the pool, for kvsim report --block-map; runs step by step",
+    )
+    group.add_argument(
+        "--record-window",
+        metavar="FROM..TO",
+        help="record that part of the run only, such as 10s..20s",
+    )
+
+
+def record_options(arguments: argparse.Namespace) -> RecordOptions | None:
+    """How to record, ``None`` where nothing is; ValueError on options that do not go together."""
+    from kvsim.sim.block_map import RecordOptions
+
+    if arguments.record is None:
+        if arguments.record_window is not None:
+            raise ValueError("--record-window says when to record: give --record blocks, too")
+        return None
+    return RecordOptions.of_window(arguments.record_window)
