@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import torch
 
     from kvsim.kernels.decoder import Decoder
-    from kvsim.sim.stepper import Flight, FlightItem, Stepper
+    from kvsim.sim.flights import Flight, FlightItem
+    from kvsim.sim.stepper import Stepper
 
 PS_PER_NS = 1000
 

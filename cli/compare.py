@@ -24,10 +24,12 @@ from kvsim.cli.trace_options import check_seed, is_closed, read_with_options
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison import Comparison
     from kvsim.sim.comparison_presets import ComparisonPreset, Published
+    from kvsim.sim.comparison_runs import Watch
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 
@@ -80,6 +82,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
+    from kvsim.cli.progress import Progress
     from kvsim.sim.comparison import SCHEMA
     from kvsim.sim.comparison_presets import comparison_preset
     from kvsim.sim.ctrl_c import ctrl_c_delayed
@@ -101,7 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     scenarios, note = with_own_kernels(scenarios_of(arguments, preset))
     traces = _traces(arguments, preset)
     with nullcontext() if folder is None else run_folder_made(folder, check):
-        result = _compared(traces, scenarios, note, arguments, record)
+        with Progress("requests") as progress:
+            result = compared_runs(traces, scenarios, note, arguments, progress, record)
         published = None if preset is None else preset.published(result.rows)
         with ctrl_c_delayed():
             _write(result, published, folder, as_json=arguments.json, recorded=record is not None)
@@ -154,35 +158,37 @@ def _traces(arguments: argparse.Namespace, preset: ComparisonPreset | None) -> t
     return made
 
 
-def _compared(
+def compared_runs(
     traces: tuple[Trace, ...],
     scenarios: dict[str, Scenario],
     note: str,
     arguments: argparse.Namespace,
+    on_progress: Callable[[int, int], None],
     record: RecordOptions | None,
+    watch: Watch | None = None,
 ) -> Comparison:
-    from kvsim.cli.progress import Progress
+    """Run all scenarios as the options say; ``watch`` as :func:`kvsim.sim.comparison.compare`."""
     from kvsim.sim.comparison import compare
 
-    with Progress("requests") as progress:
-        return compare(
-            traces,
-            scenarios,
-            notes=(note,),
-            jobs=arguments.jobs,
-            step=arguments.step,
-            audit=arguments.audit,
-            seed=arguments.seed,
-            rate_scale=arguments.rate_scale.split(","),
-            assume_max_tokens=arguments.assume_max_tokens,
-            closed=is_closed(arguments),
-            think_time=arguments.think_time,
-            num_users=arguments.users,
-            timeout=arguments.timeout,
-            on_progress=progress,
-            record=record,
-            blocks=None if arguments.out is None else Path(arguments.out),
-        )
+    return compare(
+        traces,
+        scenarios,
+        notes=(note,),
+        jobs=arguments.jobs,
+        step=arguments.step,
+        audit=arguments.audit,
+        seed=arguments.seed,
+        rate_scale=arguments.rate_scale.split(","),
+        assume_max_tokens=arguments.assume_max_tokens,
+        closed=is_closed(arguments),
+        think_time=arguments.think_time,
+        num_users=arguments.users,
+        timeout=arguments.timeout,
+        on_progress=on_progress,
+        record=record,
+        watch=watch,
+        blocks=None if arguments.out is None else Path(arguments.out),
+    )
 
 
 def _write(

@@ -28,6 +28,7 @@ from kvsim.cli import (
     report,
     simulate,
     trace,
+    ui,
     validate,
 )
 from kvsim.cli import list as list_command
@@ -54,6 +55,7 @@ COMMANDS: Final = (
     calibrate,
     validate,
     policy,
+    ui,
     completion,
 )
 

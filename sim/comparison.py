@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison_row import Row
+    from kvsim.sim.comparison_runs import Watch
     from kvsim.sim.report.comparison_plots import ComparisonPlots
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
@@ -132,6 +133,7 @@ def compare(
     on_progress: Callable[[int, int], None] | None = None,
     record: RecordOptions | None = None,
     blocks: Path | None = None,
+    watch: Watch | None = None,
 ) -> Comparison:
     """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
 
@@ -139,8 +141,9 @@ def compare(
     several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
     named by the scenario, then the trace and the rate where there are several. ``record``: how the
     pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
-    :func:`~kvsim.sim.comparison_file.write_comparison`. Scripts that ask for more than one job need
-    the usual ``if __name__ == "__main__"``.
+    :func:`~kvsim.sim.comparison_file.write_comparison`. ``watch`` makes the recording of each row,
+    for who wants to see it live; all rows are then run in this process. Scripts that ask for more
+    than one job need the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
@@ -179,8 +182,8 @@ def compare(
     jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
     with _drafts_taken_away(cases):
-        if jobs <= 1:
-            rows = run_here(traces, cases, options, told)
+        if jobs <= 1 or watch is not None:
+            rows = run_here(traces, cases, options, told, watch)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
     kept = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)

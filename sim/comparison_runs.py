@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
     OnProgress = Callable[[int, int], None]
+    Watch = Callable[["Case", Trace], BlockRecording]
 
 _POLL_S: Final = 0.2
 _TASK: Final[list[_Task]] = []  # what a worker process was started with
@@ -58,18 +59,26 @@ class Options(TypedDict):
 
 
 class _Task(NamedTuple):
-    """What all runs of a process share; ``ended`` counts ended requests, one entry a case."""
+    """What all runs of a process share; ``ended`` counts ended requests, one entry a case.
+
+    ``watch`` makes the recording of a case whose pool is recorded; ``None``: one that only records.
+    """
 
     traces: Sequence[Trace]
     options: Options
     ended: MutableSequence[int]
+    watch: Watch | None = None
 
 
 def run_here(
-    traces: Sequence[Trace], cases: Sequence[Case], options: Options, on_progress: OnProgress
+    traces: Sequence[Trace],
+    cases: Sequence[Case],
+    options: Options,
+    on_progress: OnProgress,
+    watch: Watch | None = None,
 ) -> list[Row]:
     """Rows of the cases, one after the other; errors as :func:`run_in_processes`."""
-    task = _Task(traces, options, [0] * len(cases))
+    task = _Task(traces, options, [0] * len(cases), watch)
     total = _num_requests(traces, cases)
     return [
         _row(task, place, case, lambda: on_progress(sum(task.ended), total))
@@ -159,13 +168,21 @@ def _run(place: int, case: Case) -> Row:
     return _row(_TASK[0], place, case, lambda: None)
 
 
+def _recording(task: _Task, case: Case) -> BlockRecording | None:
+    if case.record is None:
+        return None
+    if task.watch is None:
+        return BlockRecording(case.record)
+    return task.watch(case, task.traces[case.trace])
+
+
 def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
     def note(num_ended: int, _total: int) -> None:
         task.ended[place] = num_ended
         told()
 
     trace = task.traces[case.trace]
-    recording = None if case.record is None else BlockRecording(case.record)
+    recording = _recording(task, case)
     try:
         run = simulate(
             trace,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvsim.sim.schedule_listener import ScheduleListener
 
 if TYPE_CHECKING:
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.flights import Flight
+    from kvsim.sim.stepper import Stepper
 
 
 class Call(NamedTuple):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.flights import Flight
+    from kvsim.sim.stepper import Stepper
 
 
 class ScheduleListener:

@@ -17,9 +17,8 @@ request that arrives exactly at a boundary is seen by that call.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators import make_allocator
 from kvsim.policies.batching import BATCHING, SchedulerState
@@ -29,47 +28,24 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
+from kvsim.sim.flights import Flight, FlightItem, Flights
+from kvsim.sim.loop_guard import LoopGuard
+from kvsim.sim.memory_account import MemoryAccount
 from kvsim.sim.next_use import NextUse
-from kvsim.sim.retention_account import RetentionAccount
 from kvsim.sim.sequence_groups import SequenceGroups
 from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
-    from kvsim.policies.allocators import PagedAllocator
     from kvsim.policies.batching import ScheduledStep
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.cost import StepCost, StepTime
+    from kvsim.sim.cost import StepCost
     from kvsim.sim.host_link import HostLink
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
     from kvsim.sim.schedule_listener import ScheduleListener
 
-
-class FlightItem(NamedTuple):
-    """One sequence's part in a step; ``stint`` tells a late token from a timely one."""
-
-    sequence: Sequence
-    num_tokens: int
-    past: int
-    samples: bool
-    decodes: bool
-    stint: int
-
-
-@dataclass(slots=True)
-class Flight:
-    """A scheduled step: called at ``call_ps``, on the device from ``start_ps`` to ``end_ps``.
-
-    ``time`` has what it goes into.
-    """
-
-    step: ScheduledStep
-    items: list[FlightItem]
-    call_ps: int
-    start_ps: int
-    end_ps: int
-    time: StepTime
+__all__ = ["Flight", "FlightItem", "Stepper"]
 
 
 class Stepper:
@@ -115,27 +91,19 @@ class Stepper:
             MODES[config.preemption_mode](context),
         )
         self._batching = build(BATCHING.find(config.batching), context)
-        self._cost = cost
-        self._link = link
         self._requests = requests
         self._groups = SequenceGroups(allocator, config, cost, recorder, seed)
-        self._in_flight: deque[Flight] = deque()
+        self._flights = Flights(self.state, cost, link, self._groups, recorder)
+        self._in_flight = self._flights.in_flight
+        self.memory = MemoryAccount(self.state, recorder)
+        self._loops = LoopGuard(config)
         self._depth = 2 if config.async_scheduling else 1
         self._audit = audit
         self._listener = listener
         self._refused: list[int] = []
-        self._num_barren = 0
-        chunk = config.long_prefill_token_threshold or config.max_num_batched_tokens
-        self._recompute_calls = -(-config.max_model_len // chunk)
-        self._since_ps = 0
-        self.fragmented = False
         self.cause = "step"
         self._ends_together = False
-        self._num_copied = 0
         self.last_call_ps = -1
-        self._windows = config.kept_sizes
-        if not config.keeps_everything:
-            recorder.retention = RetentionAccount(config)
 
     # ---- the four verbs --------------------------------------------------------------------
 
@@ -151,7 +119,7 @@ class Stepper:
 
     def plan(self, now_ps: int) -> int | None:
         """Scheduling calls due now; return the next boundary, ``None`` when idle."""
-        self._account(now_ps)
+        self.memory.account(now_ps, idle=not self._in_flight)
         self.last_call_ps = now_ps
         while len(self._in_flight) < self._depth:
             step = self._call(now_ps)
@@ -165,7 +133,7 @@ class Stepper:
             return self.plan(now_ps)
         self.recorder.queue(now_ps, waiting, self.cause)
         self.recorder.set_waiting(now_ps, waiting > 0)
-        self.fragmented = waiting > 0 and self.state.allocator.fragmented(self._head())
+        self.memory.fragmented = waiting > 0 and self.state.allocator.fragmented(self._head())
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
@@ -182,7 +150,7 @@ class Stepper:
 
         Returns the requests that ended.
         """
-        self._account(now_ps)
+        self.memory.account(now_ps, idle=not self._in_flight)
         flight = self._in_flight.popleft()
         assert flight.end_ps == now_ps, "results are applied at their boundary"
         self.recorder.step(flight.start_ps, flight.time)
@@ -239,7 +207,7 @@ class Stepper:
         Tokens in flight for it are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``). Of a batch
         that ends together it cannot leave: what it holds is free when the batch ends.
         """
-        self._account(now_ps)
+        self.memory.account(now_ps, idle=not self._in_flight)
         state = self.state
         for sequence in state.running:
             if sequence.index == index:
@@ -265,45 +233,10 @@ class Stepper:
         return step
 
     def _launch(self, step: ScheduledStep, now_ps: int) -> None:
-        """Put a step behind those in flight and count its tokens as computed."""
-        allocator = self.state.allocator
+        """Put a step behind those in flight."""
         self._note_moves(step, now_ps)
         self._ends_together = step.ends_together
-        items = []
-        prefills: list[tuple[int, int]] = []
-        contexts: list[int] = []
-        for sequence, num_tokens, past in step.items:
-            samples = past + num_tokens == sequence.known + sequence.owed
-            decodes = samples and num_tokens == 1 and past >= sequence.prompt_tokens
-            items.append(
-                FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
-            )
-            if decodes:
-                contexts += [max(past + 1, step.padded_to)] * sequence.width
-            else:
-                prefills.append((max(num_tokens, step.padded_to - past), past))
-            if allocator.takes_memory(sequence, past + num_tokens):
-                sequence.last_block_ps = now_ps
-            sequence.computed = past + num_tokens
-            sequence.in_flight += num_tokens
-            sequence.owed += samples
-        contexts += [step.padded_to] * len(self.state.ended)
-        time = self._cost.step(
-            prefills,
-            len(contexts),
-            sum(contexts),
-            [sum(min(context, window) for context in contexts) for window in self._windows],
-        )
-        duration_ps = time.duration_ps
-        if not self.config.keeps_everything:
-            duration_ps += self._note_scores(items)
-        start_ps = self._in_flight[-1].end_ps if self._in_flight else now_ps
-        if self._link is not None:
-            duration_ps = self._with_copies(step, start_ps, duration_ps)
-        duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
-        time = time.with_overhead(duration_ps)
-        flight = Flight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
-        self._in_flight.append(flight)
+        flight = self._flights.launch(step, now_ps)
         if self._listener is not None:
             self._listener.called(self, flight)
 
@@ -323,32 +256,11 @@ class Stepper:
                 recorder.swapped_out(victim.index, now_ps, preemption.swapped_blocks)
             else:
                 recorder.preempted(victim.index, now_ps, preemption.computed)
-            self._release_account(victim, preemption.computed, now_ps)
+            self.memory.released(victim, preemption.computed, now_ps)
         for sequence, num_blocks, hit_tokens in step.swapped_in:
             recorder.swapped_in(now_ps, num_blocks)
             sequence.last_block_ps = now_ps
             self._judge(sequence, hit_tokens)
-
-    def _copy_ps(self) -> int:
-        """Duration of what the call copied within the pool, before its step."""
-        relocations = self.state.allocator.relocations
-        if relocations is None:
-            return 0
-        copied = relocations.copied_tokens - self._num_copied
-        copy_ps = self._cost.copy_ps(copied)
-        self._num_copied += copied
-        self.recorder.copy_ps += copy_ps
-        self.recorder.relocations = relocations
-        return copy_ps
-
-    def _note_scores(self, items: list[FlightItem]) -> int:
-        """What decodes see, and what it takes to keep the scores of what they keep."""
-        seen = [item.past for item in items if item.decodes]
-        account = self.recorder.retention
-        if account is not None and self.config.retention_scores is not None:
-            account.decode_contexts.update(seen)
-        budget = self.config.retention_budget
-        return self.config.retention_score_ps * sum(min(past + 1, budget) for past in seen)
 
     def _refuse_stuck(self, now_ps: int) -> None:
         """Nothing runs and the head still does not fit: it never will."""
@@ -387,36 +299,10 @@ class Stepper:
         if judgement is not None:
             self.recorder.judged(swapped=judgement.swapped, right=judgement.right)
 
-    def _with_copies(self, step: ScheduledStep, start_ps: int, duration_ps: int) -> int:
-        """Duration of a step with the blocks that it moves to the host and back."""
-        assert self._link is not None
-        out = sum(preemption.swapped_blocks for preemption in step.preempted)
-        back = sum(swap_in.num_blocks for swap_in in step.swapped_in)
-        copying_ps = self._link.copy_ps(out) + self._link.copy_ps(back)
-        self.recorder.copying(start_ps, start_ps + copying_ps)
-        return self._link.step_ps(duration_ps, copying_ps)
-
     def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:
-        """Refuse a victim where sequences put each other out for ever.
-
-        Recomputing gets a sequence back to where it was at most ``_recompute_calls`` calls later;
-        that many preempting calls (twice, and for each sequence) without one getting further than
-        ever before are a loop.
-        """
-        progress = False
-        for item in step.items:
-            sequence = item.sequence
-            if sequence.computed > sequence.most_computed:
-                sequence.most_computed = sequence.computed
-                progress = True
-        if progress:
-            self._num_barren = 0
-            return
-        self._num_barren += bool(step.preempted)
-        in_system = len(self.state.running) + self._num_waiting
-        if self._num_barren > 2 * (in_system + self._recompute_calls):
-            self._num_barren = 0
-            sequence = step.preempted[-1].sequence
+        """Refuse a victim where sequences put each other out for ever."""
+        sequence = self._loops.victim(step, len(self.state.running) + self._num_waiting)
+        if sequence is not None:
             self._withdraw(sequence)
             self._refuse(sequence, "it and others put each other out and get no further", now_ps)
 
@@ -456,51 +342,8 @@ class Stepper:
 
     def _release(self, sequence: Sequence, now_ps: int) -> None:
         """Take back what a sequence owns."""
-        self._release_account(sequence, sequence.computed, now_ps)
+        self.memory.released(sequence, sequence.computed, now_ps)
         self.state.allocator.finish(sequence)
-
-    def _release_account(self, sequence: Sequence, computed: int, now_ps: int) -> None:
-        """What a sequence owned and had not filled by now was never filled."""
-        slots = self.state.allocator.num_empty(sequence, computed)
-        self.recorder.never(sequence.last_block_ps, now_ps, slots)
-
-    def _account(self, now_ps: int) -> None:
-        """Memory was constant since the last event; O(running).
-
-        KV of ended members is of use to nobody: it counts as padding.
-        """
-        state = self.state
-        owners = [*state.running, *state.ended]
-        blank, cached, empty, duplicate, padding, shared = state.allocator.usage(owners)
-        padding += sum(sequence.computed for sequence in state.ended)
-        self.recorder.interval(
-            self._since_ps, now_ps, blank, cached, empty, duplicate, len(state.running)
-        )
-        hole = blank if self.fragmented else 0
-        self.recorder.contiguous(self._since_ps, now_ps, padding, hole)
-        if not self._in_flight:
-            self.recorder.idle(self._since_ps, now_ps)
-        self.recorder.shared(self._since_ps, now_ps, shared)
-        self.recorder.host(self._since_ps, now_ps, state.mode.host.num_used)
-        if self.recorder.retention is not None:
-            self._account_retention(now_ps - self._since_ps, blank + cached, padding)
-        self.recorder.num_evicted_blocks = state.allocator.num_evicted
-        self.recorder.num_host_full = state.mode.num_host_full
-        self.recorder.peak_host_blocks = state.mode.host.peak_used
-        self._since_ps = now_ps
-
-    def _account_retention(self, ps: int, free: int, holes: int) -> None:
-        """What was dropped and kept since the last event; O(running x blocks)."""
-        account, config = self.recorder.retention, self.config
-        assert account is not None, "the caller asked"
-        if not ps:
-            return
-        allocator, running = cast("PagedAllocator", self.state.allocator), self.state.running
-        held = config.usable_blocks * config.block_size - free
-        computed = sum(sequence.computed for sequence in running)
-        account.interval(ps, held, holes, allocator.num_kept_by_head(running), computed)
-        for sequence in running:
-            account.holds(sequence, allocator.num_held(sequence))
 
     def check_invariants(self) -> None:
         """Verify every structure and counter; O(pool + running)."""

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.policies.allocators.block_pool import BlockPool
+    from kvsim.sim.flights import Flight
     from kvsim.sim.schedule_log import Watcher
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.stepper import Stepper
     from kvsim.traces.trace import Trace
 
 

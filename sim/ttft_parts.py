@@ -22,8 +22,9 @@ from kvsim.sim.schedule_listener import ScheduleListener
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kvsim.sim.flights import Flight
     from kvsim.sim.recorder import Recorder
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.stepper import Stepper
 
 PARTS: Final = (*(f"queue: {cause}" for cause in CAUSES), "prefill", "between chunks", "preempted")
 

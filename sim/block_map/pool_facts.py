@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvsim.sim.block_map.cells import Grid
 from kvsim.sim.block_map.places import pool_words
 from kvsim.sim.block_map.record_options import MOST_CELLS
 
 if TYPE_CHECKING:
-    from kvsim.sim.run import Run
+    from kvsim.sim.engine_setup import EngineSetup
+    from kvsim.sim.scenario import Scenario
+    from kvsim.traces.trace import Trace
+
+
+class Described(Protocol):
+    """What is asked of a run, or of one that is yet to come."""
+
+    @property
+    def trace(self) -> Trace:
+        """Its requests."""
+        ...
+
+    @property
+    def scenario(self) -> Scenario:
+        """Its scenario."""
+        ...
+
+    @property
+    def setup(self) -> EngineSetup:
+        """Its pool and rules."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +55,7 @@ class PoolFacts:
         return Grid(self.num_slots, self.cell_slots)
 
     @staticmethod
-    def of(run: Run, name: str, most_cells: int = MOST_CELLS) -> PoolFacts:
+    def of(run: Described, name: str, most_cells: int = MOST_CELLS) -> PoolFacts:
         """Facts of a run's pool, in at most so many cells."""
         config, shape = run.setup.config, run.setup.pool
         grid = Grid.of_pool(config, most_cells)

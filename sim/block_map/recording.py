@@ -160,4 +160,4 @@ def _blank_state(stepper: Stepper, num_waiting: int) -> str:
     """What blank slots are: free, blocked while somebody waits, or holes too small for the head."""
     if not num_waiting:
         return "free"
-    return "hole" if stepper.fragmented else "blocked"
+    return "hole" if stepper.memory.fragmented else "blocked"

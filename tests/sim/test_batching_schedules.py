@@ -19,8 +19,9 @@ from kvsim.traces.trace import LENGTH, Trace
 
 if TYPE_CHECKING:
     from kvsim.sim.cost import StepCost
+    from kvsim.sim.flights import Flight
     from kvsim.sim.recorder import Recorder
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.stepper import Stepper
 
 US = 10**6
 

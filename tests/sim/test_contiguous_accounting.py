@@ -23,12 +23,13 @@ from kvsim.sim.memory_shares import PRIMITIVES, PoolShape, all_time, while_waiti
 from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.schedule_listener import ScheduleListener
-from kvsim.sim.stepper import Flight, Stepper
+from kvsim.sim.stepper import Stepper
 from kvsim.traces.max_tokens import assume_max_tokens
 from kvsim.traces.trace import LENGTH, STOP, Trace
 
 if TYPE_CHECKING:
     from kvsim.policies.sequence import Sequence
+    from kvsim.sim.flights import Flight
 
 MODEL_LEN = 40
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -136,9 +137,9 @@ class Account(Stepper, ScheduleListener):
         contexts = [item.past + 1 for item in flight.items if item.decodes]
         relocations = stepper.state.allocator.relocations
         copied = 0 if relocations is None else relocations.copied_tokens
-        assert isinstance(self._cost, LinearCost)
-        step_ps = self._cost.step(prefills, len(contexts), sum(contexts)).duration_ps
-        copy_ps = (copied - self.copied) * self._cost.per_copied_token_ps
+        assert isinstance(self._flights.cost, LinearCost)
+        step_ps = self._flights.cost.step(prefills, len(contexts), sum(contexts)).duration_ps
+        copy_ps = (copied - self.copied) * self._flights.cost.per_copied_token_ps
         if not flight.step.ends_together:  # rows of ended members are paid for, too
             assert flight.end_ps - flight.start_ps == step_ps + copy_ps
         self.copied = copied

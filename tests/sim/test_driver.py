@@ -19,7 +19,8 @@ from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.flights import Flight
+    from kvsim.sim.stepper import Stepper
 
 CONFIG = SchedulerConfig(num_gpu_blocks=100, max_model_len=100)
 

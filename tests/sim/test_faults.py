@@ -22,6 +22,7 @@ from kvsim.policies.queue_order.fcfs import FCFS
 from kvsim.policies.retention.sinks_recent import SinksRecent
 from kvsim.policies.sequence import Sequence
 from kvsim.sim.conformance import Verdict, replay
+from kvsim.sim.flights import Flights
 from kvsim.sim.requests import Requests
 from kvsim.sim.stepper import Stepper
 
@@ -327,8 +328,8 @@ ASYNC = [
         "decode with an unknown token costed as prefill",
         "async_micro",
         (
-            Stepper,
-            "_launch",
+            Flights,
+            "_served",
             "decodes = samples and",
             "decodes = not sequence.owed and samples and",
         ),

@@ -20,7 +20,8 @@ from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.flights import Flight
+    from kvsim.sim.stepper import Stepper
 
 US = 10**6  # one microsecond in ps: the length of every step
 RADIX: dict[str, object] = {"allocator.prefix": "radix"}

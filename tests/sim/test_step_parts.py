@@ -19,7 +19,8 @@ from kvsim.sim.step_parts import BOOKED_PARTS, PARTS, STEPS
 from kvsim.sim.time_windows import FIRST_WIDTH_PS
 
 if TYPE_CHECKING:
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.flights import Flight
+    from kvsim.sim.stepper import Stepper
 
 SHARE = st.integers(0, FIRST_WIDTH_PS // 3)
 LEAPS = st.lists(

@@ -13,13 +13,15 @@ from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import EngineRun, run
 from kvsim.sim.recorder import FINISHED, REFUSED
 from kvsim.sim.requests import Requests
-from kvsim.sim.stepper import Flight, Stepper
+from kvsim.sim.stepper import Stepper
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.max_tokens import assume_max_tokens
 from kvsim.traces.trace import LENGTH, STOP, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kvsim.sim.flights import Flight
 
 US = 10**6  # one microsecond in ps: the length of every step
 

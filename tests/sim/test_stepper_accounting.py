@@ -27,7 +27,7 @@ from kvsim.sim.memory_shares import PoolShape, all_time, while_waiting
 from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.schedule_listener import ScheduleListener
-from kvsim.sim.stepper import Flight, Stepper
+from kvsim.sim.stepper import Stepper
 from kvsim.traces.max_tokens import assume_max_tokens
 from kvsim.traces.trace import LENGTH, STOP, PrefixIds, Trace
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Hit
     from kvsim.policies.allocators.block_pool import Block
     from kvsim.policies.sequence import Sequence
+    from kvsim.sim.flights import Flight
 
     Residency = tuple[int, int]  # index, preemptions before
 

@@ -32,8 +32,9 @@ from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
+    from kvsim.sim.flights import Flight
     from kvsim.sim.recorder import Recorder
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.stepper import Stepper
 
 
 scenarios = st.randoms(use_true_random=False).map(random_scenario)

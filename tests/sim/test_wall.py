@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from kvsim.policies.context import PolicyContext
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.flights import Flight
+    from kvsim.sim.stepper import Stepper
 
 NUM_REQUESTS: Final = 48
 BLOCK: Final = 4

@@ -1,0 +1,105 @@
+"""Where the local page may read and write: traces below one folder, runs inside another."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+MOST_TRACES: Final = 500
+"""Files that the page offers; a larger folder is a mistake of --root."""
+SUFFIXES: Final = (".jsonl", ".json", ".csv", ".parquet", ".txt")
+PACKED: Final = (".gz", ".zst", ".bz2", ".xz")
+SERVED: Final = ("report.html", "block-map.html", "comparison.json")
+"""Files of a run that the page hands out."""
+
+_RUN: Final = re.compile(r"comparison-[1-9][0-9]{0,8}")
+_ROOT_VARIABLE: Final = "KVSIM_UI_ROOT"
+_OUT_VARIABLE: Final = "KVSIM_UI_OUT"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """``root``: traces are opened below it only; ``out``: run folders are made in it only."""
+
+    root: Path
+    out: Path
+
+    @classmethod
+    def of_environment(cls) -> Places:
+        """Read what :meth:`to_environment` left; the page's script is handed nothing else."""
+        return cls(Path(os.environ[_ROOT_VARIABLE]), Path(os.environ[_OUT_VARIABLE]))
+
+    def to_environment(self) -> None:
+        """Leave both folders, absolute, to the page's script."""
+        os.environ[_ROOT_VARIABLE] = str(self.root.resolve())
+        os.environ[_OUT_VARIABLE] = str(self.out.resolve())
+
+    def trace_names(self) -> list[str]:
+        """Names, relative to the root, of files that may be traces, in order.
+
+        Hidden files and folders are left out, and so is what a link leads to outside the root.
+        """
+        names: list[str] = []
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(files):
+                path = Path(folder, name)
+                if not name.startswith(".") and _looks_like_trace(name) and self._inside(path):
+                    names.append(path.relative_to(self.root).as_posix())
+                if len(names) == MOST_TRACES:
+                    return names
+        return names
+
+    def trace(self, name: str) -> Path:
+        """Path of a trace by its name relative to the root.
+
+        Raises
+        ------
+        ValueError
+            Where it is no file, or lies outside the root, be it by ``..`` or by a link.
+        """
+        path = self.root / name
+        if "\0" in name or not self._inside(path):
+            raise ValueError(f"{name!r} is not below {self.root}: kvsim ui opens traces there only")
+        if not path.is_file():
+            raise ValueError(f"{name!r} is no file below {self.root}")
+        return path
+
+    def next_run(self) -> Path:
+        """Return a new, empty folder ``comparison-N`` for a run."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        for number in count(1):
+            folder = self.out / f"comparison-{number}"
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+        raise AssertionError("count() does not end")
+
+    def file_of(self, run: str, name: str) -> Path | None:
+        """File of a run that may be handed out; ``None`` for everything else."""
+        if _RUN.fullmatch(run) is None or name not in SERVED:
+            return None
+        path = self.out / run / name
+        try:
+            whole = path.resolve(strict=True)
+        except OSError:
+            return None
+        return path if whole.is_relative_to(self.out.resolve()) and path.is_file() else None
+
+    def _inside(self, path: Path) -> bool:
+        try:
+            return path.resolve().is_relative_to(self.root.resolve())
+        except (OSError, RuntimeError):  # a loop of links
+            return False
+
+
+def _looks_like_trace(name: str) -> bool:
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    return name.endswith(SUFFIXES)

@@ -1,0 +1,131 @@
+"""The local page end to end: a server of its own, a real browser, a comparison by clicks."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from kvsim.traces import bundled_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.browser import Browser
+
+_PATIENCE_S: Final = 60.0
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answer(port: int, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", path, headers=headers or {})
+        response = connection.getresponse()
+        return response.status, b"" if response.status == 101 else response.read()
+
+
+def _status(port: int, path: str, headers: dict[str, str] | None = None) -> int:
+    return _answer(port, path, headers)[0]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+    """Port and folder of a page that serves the bundled traces."""
+    folder, port = tmp_path_factory.mktemp("ui"), _free_port()
+    words = ["ui", "--no-browser", f"--port={port}", f"--root={bundled_path('chat-2k').parent}"]
+    command = [sys.executable, "-m", "kvsim.cli", *words, f"--out={folder / 'out'}"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            assert process.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline, (folder / "log").read_text()
+            try:
+                assert _status(port, "/_stcore/health") == 200
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        yield port, folder
+    finally:
+        process.terminate()
+        process.wait(_PATIENCE_S)
+
+
+def test_a_comparison_by_clicks(served: tuple[int, Path], browser: Browser) -> None:
+    port, folder = served
+    browser.resize(1300, 1000)
+    browser.requests()
+    browser.driver.get(f"http://127.0.0.1:{port}/")
+    browser.wait("[...document.querySelectorAll('button')].some(b => b.innerText.trim() == 'Run')")
+    limit = "document.querySelector('[data-testid=stNumberInput] input')"
+    browser.wait(limit)
+    browser.ask(f"{limit}.focus(); {limit}.select()")
+    browser.driver.switch_to.active_element.send_keys("40\t")
+    browser.ask(
+        "[...document.querySelectorAll('button')].find(b => b.innerText.trim() == 'Run').click()"
+    )
+    browser.wait("document.body.innerText.includes('The pool, block by block')")
+    browser.wait("document.querySelectorAll('.js-plotly-plot .bars path').length >= 12")
+    browser.wait(
+        "document.querySelector('iframe')?.contentDocument?.documentElement.dataset.ready == '1'"
+    )
+    text = browser.ask("return document.body.innerText")
+    assert "KV memory by state" in text
+    assert "--limit=40" in text, "the command that does the same"
+    run = folder / "out" / "comparison-1"
+    document = json.loads((run / "comparison.json").read_text())
+    assert [row["name"] for row in document["rows"]] == ["orca-max", "paged", "prefix"]
+    assert document["traces"][0]["requests"] == 40
+    asked = [url for url in browser.requests() if url.startswith(("http", "ws"))]
+    assert asked
+    assert all(url.split("/")[2] == f"127.0.0.1:{port}" for url in asked), asked
+    assert sorted(path.name for path in folder.iterdir()) == ["log", "out"], "no file elsewhere"
+    assert _status(port, f"/runs/{run.name}/report.html") == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/runs/../log",
+        "/runs/..%2f/log",
+        "/runs/comparison-1/..%2f..%2f..%2flog",
+        "/runs/%2e%2e/log",
+        "/runs/comparison-1/blocks-1.parquet",
+        "/runs/comparison-1/%2fetc%2fpasswd",
+    ],
+)
+def test_no_path_leads_to_another_file(served: tuple[int, Path], path: str) -> None:
+    index = _answer(served[0], "/")[1]
+    status, body = _answer(served[0], path)
+    assert status in {400, 404} or body == index, "a page that knows no such path shows itself"
+
+
+def test_another_site_gets_nothing(served: tuple[int, Path]) -> None:
+    port, _ = served
+    own = {"Host": f"127.0.0.1:{port}"}
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    for path, more in (("/", {}), ("/_stcore/stream", upgrade), ("/runs/x/report.html", {})):
+        evil = {"Origin": "http://evil.example"}
+        assert _status(port, path, own | more | evil) == 403
+        assert _status(port, path, {"Host": "evil.example"} | more) == 403
+    assert _status(port, "/_stcore/stream", own | upgrade) == 101, "the page itself may"
