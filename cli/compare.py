@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsim.cli.colour import print_lines
 from kvsim.cli.completion import FILES
 from kvsim.cli.pool_options import add_pool_options
 from kvsim.cli.record_options import add_record_options, record_options
@@ -216,8 +217,8 @@ def _write(
     if as_json:
         print(to_json(document), end="")
     elif published is not None:
-        print("\n".join(published_lines(result, published)))
+        print_lines(published_lines(result, published))
     else:
-        print("\n".join(comparison_lines(result)))
+        print_lines(comparison_lines(result))
     if folder is not None and not as_json:
-        print("\n".join(["", *wrapped("folder", str(folder))]))
+        print_lines(["", *wrapped("folder", str(folder))])

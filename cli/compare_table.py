@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.cli.sparkline import compared_lines
 from kvsim.cli.table import WIDTH, wrapped
 from kvsim.sim.comparison_lines import notes_of, pool_text, table_lines
 from kvsim.sim.comparison_reference import differences_to_lru
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.sim.comparison import Comparison
+    from kvsim.sim.comparison_row import Row
 
 _LABEL: Final = 20
 _CELL: Final = 12
@@ -45,7 +47,7 @@ def comparison_lines(comparison: Comparison) -> list[str]:
             shown = "".join(f"{cells[i][0] + ' *'[cells[i][1]]:>{width}}" for i in chosen)
             label = f"  {line.label}" if section else line.label
             text.append(f"{label:<{_LABEL}}{shown}".rstrip())
-    text += [""]
+    text += ["", *sketch_lines(rows), ""]
     for row in rows:
         text += wrapped(_short(row.name), row.verdict["text"])
     for difference in differences_to_lru(rows):
@@ -53,6 +55,13 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     for note in notes_of(comparison):
         text += wrapped("note", note)
     return text
+
+
+def sketch_lines(rows: Sequence[Row]) -> list[str]:
+    """KV memory in use over time, a line a row."""
+    return compared_lines(
+        [(_short(row.name), row.kv_in_use["seconds"], row.kv_in_use["shares"]) for row in rows]
+    )
 
 
 def head_lines(comparison: Comparison) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.cli.colour import print_lines
 from kvsim.cli.completion import FILES
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(to_json(found.to_dict()), end="")
     else:
-        print("\n".join(_lines(found)))
+        print_lines(_lines(found))
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.colour import print_lines
+
 if TYPE_CHECKING:
     import argparse
 
@@ -18,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "list",
         help="show policies, presets, models, hardware and trace formats",
         description="Show what there is to choose from: name, what it is, how it was verified. "
-        "All kinds: one line each, cut at 80 columns; one kind: in full.",
+        "Name one kind for a short list.",
     )
     parser.add_argument("kind", nargs="?", choices=_KINDS, help="one kind only (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -39,13 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
     for place, kind in enumerate(kinds):
         if place:
             print()
-        print("\n".join(_lines(kind, found[kind], whole=arguments.kind is not None)))
+        print_lines(_lines(kind, found[kind]))
     return 0
 
 
-def _lines(kind: str, entries: list[Entry], *, whole: bool) -> list[str]:
-    """Entries below what takes their names; one line each, cut where it is long, unless whole."""
-    from kvsim.cli.table import WIDTH, wrapped
+def _lines(kind: str, entries: list[Entry]) -> list[str]:
+    """Entries below what takes their names."""
+    from kvsim.cli.table import wrapped
 
     lines: list[str] = []
     use, width = "", max(len(entry.name) for entry in entries) + 4
@@ -54,9 +56,5 @@ def _lines(kind: str, entries: list[Entry], *, whole: bool) -> list[str]:
             use = entry.use
             lines.append(f"{kind}: {use}")
         text = f"{entry.what}; {entry.verified}" if entry.verified else entry.what
-        if whole:
-            lines += wrapped(f"  {entry.name}", text, first_width=width)
-        else:
-            line = f"{f'  {entry.name}':<{width}}{text}"
-            lines.append(line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}...")
+        lines += wrapped(f"  {entry.name}", text, first_width=width)
     return lines

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsim.cli.colour import print_lines
 from kvsim.cli.completion import FILES
 from kvsim.cli.pool_options import add_pool_options
 from kvsim.cli.simulate import add_scenario_options
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from kvsim.cli.plan_table import plan_lines
 
-        print("\n".join(_named(arguments, scenario) + plan_lines(document)))
+        print_lines(_named(arguments, scenario) + plan_lines(document))
     return 0
 
 
@@ -143,7 +144,7 @@ def _show_levers(arguments: argparse.Namespace, request: PoolRequest) -> int:
     else:
         from kvsim.cli.levers_table import lever_lines
 
-        print("\n".join(lever_lines(request, rows)))
+        print_lines(lever_lines(request, rows))
     return 0
 
 
@@ -165,7 +166,7 @@ def _show_too_small(
     else:
         from kvsim.cli.plan_table import too_small_lines
 
-        print("\n".join(_named(arguments, scenario) + too_small_lines(document)))
+        print_lines(_named(arguments, scenario) + too_small_lines(document))
     print(f"kvsim: {error}", file=sys.stderr)
     return 2
 

@@ -22,9 +22,9 @@ class _Bar(Protocol):
 class Progress:
     """Context manager and callback ``(done, total)``."""
 
-    def __init__(self, unit: str) -> None:
+    def __init__(self, unit: str, *, wanted: bool = True) -> None:
         self._unit = unit
-        self._wanted = sys.stderr.isatty()
+        self._wanted = wanted and sys.stderr.isatty()
         self._bar: _Bar | None = None
         self._shown = 0
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.colour import print_lines
 from kvsim.cli.completion import FILES, HARDWARE, MODELS, PRESETS
+from kvsim.cli.perfetto_option import add_perfetto_options, perfetto_file
 from kvsim.cli.pool_options import add_pool_options, pool_values
 from kvsim.cli.record_options import add_record_options, record_options
 from kvsim.cli.trace_options import (
@@ -18,11 +20,14 @@ from kvsim.cli.trace_options import (
     read_with_options,
     reading_options,
 )
+from kvsim.cli.watch_option import add_watch_options, check_watch, watching
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.observer import Observer
     from kvsim.sim.run import Run
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
@@ -100,6 +105,8 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     )
     add_record_options(group)
     add_run_options(group)
+    add_perfetto_options(group)
+    add_watch_options(group)
 
 
 def add_run_options(group: argparse._ArgumentGroup) -> None:
@@ -124,17 +131,23 @@ def run(arguments: argparse.Namespace) -> int:
     scenario, record = scenario_of(arguments), record_options(arguments)
     check_trace_options(arguments)
     config = set_up(scenario).config
+    check_watch(arguments)
+    perfetto = perfetto_file(arguments, folder)
     trace = read_with_options(arguments.trace, arguments)
     if record is not None:
         check_drawable(config, trace)
     with run_folder_made(folder):
-        result = _simulated(trace, scenario, arguments, record)
+        observers: list[Observer] = [] if perfetto is None else [perfetto.timeline]
+        with watching(arguments, scenario) as watch:
+            observers += watch
+            result = _simulated(trace, scenario, arguments, observers, record)
         with ctrl_c_delayed():
             result.save(folder)
+            drawn = None if perfetto is None else perfetto.write(result)
             if arguments.json:
                 print(to_json(result.summary), end="")
             else:
-                _print_table(arguments, result)
+                _print_table(arguments, result, drawn)
     return 130 if result.engine.partial else 0
 
 
@@ -159,6 +172,7 @@ def _simulated(
     trace: Trace,
     scenario: Scenario,
     arguments: argparse.Namespace,
+    observers: Sequence[Observer],
     record: RecordOptions | None,
 ) -> Run:
     """Simulate as the options say, with a progress bar."""
@@ -167,7 +181,7 @@ def _simulated(
     from kvsim.sim.run import simulate
 
     recording = None if record is None else BlockRecording(record)
-    with Progress("requests") as progress:
+    with Progress("requests", wanted=not arguments.watch) as progress:
         result = simulate(
             trace,
             scenario,
@@ -182,6 +196,7 @@ def _simulated(
             timeout=arguments.timeout,
             on_progress=progress,
             listener=recording,
+            observers=observers,
         )
     if recording is not None:
         facts = PoolFacts.of(result, scenario.preset, recording.options.most_cells)
@@ -245,13 +260,19 @@ def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
     return lines
 
 
-def _print_table(arguments: argparse.Namespace, result: Run) -> None:
+def _print_table(arguments: argparse.Namespace, result: Run, drawn: str | None) -> None:
+    from kvsim.cli.sparkline import over_time_lines
     from kvsim.cli.summary_table import summary_lines
     from kvsim.cli.table import wrapped
     from kvsim.sim.preset import verification
+    from kvsim.sim.run_tables import series_table
 
-    print("\n".join(named_lines(arguments, result.scenario)))
+    lines = named_lines(arguments, result.scenario)
     if (verified := verification(result.scenario)) is not None:
-        print("\n".join(wrapped(f"rules of {result.scenario.preset}", verified)))
-    print("\n".join(summary_lines(result.summary, result.setup.pool_terms)))
-    print("\n".join(["", *wrapped("run folder", str(arguments.out))]))
+        lines += wrapped(f"rules of {result.scenario.preset}", verified)
+    over_time = over_time_lines(series_table(result.engine.recorder, result.setup.pool))
+    lines += summary_lines(result.summary, result.setup.pool_terms, over_time)
+    lines += ["", *wrapped("run folder", str(arguments.out))]
+    if drawn is not None:
+        lines += wrapped("timeline", drawn)
+    print_lines(lines)

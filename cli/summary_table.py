@@ -31,17 +31,20 @@ _WHILE_WAITING: Final = "while waiting: the last scheduling call had left reques
 _NOBODY_WAITED: Final = "no request waited after a scheduling call"
 
 
-def summary_lines(summary: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
-    """Lines of the table; ``pool_terms`` are the plan of the pool."""
+def summary_lines(
+    summary: Section, pool_terms: Sequence[MemoryTerm], over_time: Sequence[str] = ()
+) -> list[str]:
+    """Lines of the table; ``pool_terms`` are the plan of the pool, ``over_time`` its sketch."""
     parts = (
         _facts(summary),
         _latency(summary["latency"]),
         _rates(summary),
         _memory(summary["memory"], pool_terms),
+        over_time,
         _events(summary),
     )
     lines: list[str] = []
-    for part in parts:
+    for part in filter(None, parts):
         lines += [*part, ""]
     return lines[:-1]
 

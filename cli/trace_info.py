@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.colour import print_lines
 from kvsim.cli.trace_input import add_input
 from kvsim.cli.trace_options import read_with_options
 
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print_json(trace, statistics)
         return 0
     receipt = trace.receipt.lines() if trace.receipt is not None else []
-    print("\n".join([*receipt, "", *info_lines(trace, statistics)]))
+    print_lines([*receipt, "", *info_lines(trace, statistics)])
     return 0
 
 

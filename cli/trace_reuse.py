@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.colour import print_lines
 from kvsim.cli.trace_input import add_input
 from kvsim.cli.trace_options import read_with_options
 
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(shown.to_json())
     else:
-        print("\n".join(shown.lines()))
+        print_lines(shown.lines())
     return 0
 
 

@@ -22,7 +22,9 @@ from kvsim.traces.readers import READERS
 from kvsim.traces.readers.refused import RefusedFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from kvsim.sim.scenario_keys import Rule
 
 _HUB: Final = "https://huggingface.co/"
 _ELSEWHERE: Final = "See the module docstring"
@@ -44,15 +46,19 @@ def policies() -> list[Entry]:
         if table.name == "preset":
             continue
         for item in fields(getattr(Scenario(), table.name)):
-            registry = rule_of(item).registry
-            if registry is None:
-                continue
-            for name in registry.names():
-                policy = registry.find(name)
+            use = f"{table.name}.{name_of(item)}"
+            for name, policy in _choices(rule_of(item)).items():
                 oracle = "uses oracle knowledge" if getattr(policy, "uses_oracle", False) else ""
-                use = f"{table.name}.{name_of(item)}"
-                entries.append(Entry(use, name, summary_of(name, policy), oracle))
+                what = policy if isinstance(policy, str) else summary_of(name, policy)
+                entries.append(Entry(use, name, what, oracle))
     return entries
+
+
+def _choices(rule: Rule) -> Mapping[str, object]:
+    """What a key's names stand for: policies, or sentences; empty where it takes no names."""
+    if rule.registry is not None:
+        return {name: rule.registry.find(name) for name in rule.registry.names()}
+    return rule.named or {}
 
 
 def presets() -> list[Entry]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim import memory_shares
 from kvsim.sim.phases import Windows
+from kvsim.sim.run_tables import series_table
 from kvsim.sim.scenario_loader import scenario_to_dict
+from kvsim.sim.sketch import kv_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +35,7 @@ class Row:
     scenario: dict[str, object]
     kv_bytes_share: dict[str, Shares]
     views: dict[str, Shares]
+    kv_in_use: dict[str, Any]
     metrics: dict[str, Any]
     verdict: dict[str, Any]
     notes: list[str]
@@ -62,6 +65,7 @@ def row_of(name: str, run: Run) -> Row:
         views={
             view: _fractions(memory_shares.states(waiting, view)) for view in memory_shares.VIEWS
         },
+        kv_in_use=kv_in_use(series_table(recorder, pool)),
         metrics=_metrics(summary, run),
         verdict=summary["verdict"],
         notes=summary["notes"],

@@ -18,10 +18,12 @@ import simpy
 from simpy.events import NORMAL, URGENT, Event, EventPriority
 
 from kvsim.sim.engine_choice import can_leap, leaper_of
+from kvsim.sim.observer import LeaperEvents, StepperEvents
 from kvsim.sim.queue_clock import MAX_FLIPS
 from kvsim.sim.recorder import NEVER_PS, Recorder
 from kvsim.sim.requests import Requests
 from kvsim.sim.samples import Samples
+from kvsim.sim.schedule_listener import Listeners
 from kvsim.sim.session_driver import SessionDriver
 from kvsim.sim.stepper import Stepper
 from kvsim.sim.strangers import told_of_strangers
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from kvsim.sim.host_link import HostLink
     from kvsim.sim.leap_listener import LeapListener
     from kvsim.sim.leaper import Leaper
+    from kvsim.sim.observer import Observer
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
@@ -185,6 +188,7 @@ def run(
     on_progress: Callable[[int, int], None] | None = None,
     listener: ScheduleListener | None = None,
     leap_listener: LeapListener | None = None,
+    observers: Sequence[Observer] = (),
     follow_ons: FollowOns | None = None,
     num_users: int | None = None,
     link: HostLink | None = None,
@@ -205,6 +209,8 @@ def run(
         Called after each boundary with (requests ended, requests in all).
     listener, leap_listener
         See what the stepper, or the leaper, decides; a ``listener`` makes the stepper run.
+    observers
+        See what requests go through, whichever engine runs.
     follow_ons, num_users
         A closed loop: see :class:`~kvsim.sim.session_driver.SessionDriver`.
     link
@@ -223,12 +229,18 @@ def run(
     engine: Stepper | Leaper
     if step or listener is not None or not able:
         reason = "asked for" if step or listener is not None else reason
+        if observers:
+            events = StepperEvents(observers)
+            listener = events if listener is None else Listeners((listener, events))
         engine = Stepper(
             config, cost, requests, recorder, seed=seed, audit=audit, listener=listener, link=link
         )
     else:
         leaper = leaper_of(config)
         assert leaper is not None, "what can be leapt has a leaper"
+        if observers:
+            assert leap_listener is None, "a leaper has one listener"
+            leap_listener = LeaperEvents(observers)
         engine = leaper(
             config, cost, requests, recorder, seed=seed, audit=audit, listener=leap_listener
         )
@@ -243,13 +255,19 @@ def run(
         if follow_ons is None:
             follow_ons = nobody_follows(len(trace))
         driver = SessionDriver(engine, requests, recorder, follow_ons, num_users, on_boundary)
-    partial = _run_until_stopped(driver, config)
+    for observer in observers:
+        observer.begins(trace if samples is None else samples.trace, recorder)
+    partial = _run_until_stopped(driver, config, observers)
+    for observer in observers:
+        observer.ends(recorder.end_ps)
     if samples is not None:
         recorder = samples.fold(recorder)
     return EngineRun(recorder, engine.name, reason, partial, engine.num_audited)
 
 
-def _run_until_stopped(driver: Driver | SessionDriver, config: SchedulerConfig) -> bool:
+def _run_until_stopped(
+    driver: Driver | SessionDriver, config: SchedulerConfig, observers: Sequence[Observer]
+) -> bool:
     """Run to the end; True where Ctrl-C stopped it before that, a second one stops it at once."""
     previous = None
     stopped = False
@@ -260,6 +278,8 @@ def _run_until_stopped(driver: Driver | SessionDriver, config: SchedulerConfig) 
             raise KeyboardInterrupt
         stopped = True
         driver.stop()
+        for observer in observers:
+            observer.stops()
 
     if threading.current_thread() is threading.main_thread():
         previous = signal.signal(signal.SIGINT, on_sigint)

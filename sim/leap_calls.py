@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.sim.leap import steps_within
+from kvsim.sim.leap_listener import Served
 from kvsim.sim.leap_members import LeapMembers
 from kvsim.sim.pieces import NOTHING_FOUND
 
@@ -66,21 +67,16 @@ class LeapCalls(LeapMembers):
         return preempted, num_dropped
 
     def _tell_call(self, items: list[tuple[Member, int]]) -> None:
-        v, prompts = self._v, self._requests.prompt_tokens
-        served = [
-            (member.index, 1, v - 1 - member.x, True)
-            for member in self._running.values()
-            if member.decoding
-        ]
+        prompts = self._requests.prompt_tokens
+        served = []
         for member, tokens in items:
-            past = member.computed - tokens
-            completes = tokens == 1 and member.computed == member.known
-            decodes = completes and past >= prompts[member.index]
-            served.append((member.index, tokens, past, decodes))
+            past, samples = member.computed - tokens, member.computed == member.known
+            decodes = samples and tokens == 1 and past >= prompts[member.index]
+            served.append(Served(member.index, tokens, past, samples, decodes))
         ending = self._flight.ending if self._flight is not None else []
         dropped = [member.index for member in ending if member.decoding]
         assert self._listener is not None
-        self._listener.called(self, v, served, dropped)
+        self._listener.called(self._told(), self._v, served, dropped)
 
     def _foresee_endings(self, flight: Flight) -> int:
         """Async: pass over members whose last token is in flight; return stop tokens in flight.
@@ -190,7 +186,9 @@ class LeapCalls(LeapMembers):
         recorder = self.recorder
         if self._listener is not None:
             resumed = member.preempted
-            self._listener.admitted(index, hit_tokens, member.known, resumed=resumed)
+            self._listener.admitted(
+                self._told(), index, now_ps, hit_tokens, member.known, resumed=resumed
+            )
         if member.preempted:
             recorder.admitted(index, now_ps, hit_tokens, resumed=True)
         else:

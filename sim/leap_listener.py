@@ -1,11 +1,25 @@
-"""What a leaper tells whoever listens: who enters, leaves and is served by each call."""
+"""What a leaper tells whoever listens: who arrives, enters, leaves and is served by name.
+
+A leaper touches few members in an event, so what takes O(running) is not told but asked for
+(:mod:`kvsim.sim.leap_view`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kvsim.sim.leap_state import LeapState
+    from kvsim.sim.leaper import Leaper
+
+
+class Served(NamedTuple):
+    """A request's part in a call; ``samples``: the step brings it a token."""
+
+    request: int
+    num_tokens: int
+    past: int
+    samples: bool
+    decodes: bool
 
 
 class Calls(NamedTuple):
@@ -22,38 +36,33 @@ class Calls(NamedTuple):
     waiting: list[int]
 
 
-class LeapListener(Protocol):
-    """Sees what a leaper decides (see ``LeapLog``)."""
+class LeapListener:
+    """Sees what a leaper decides; as it stands, it looks away."""
 
-    def admitted(self, index: int, hit_tokens: int, known: int, *, resumed: bool) -> None:
+    def arrived(self, leaper: Leaper, index: int, now_ps: int) -> None:
+        """See that a request is there."""
+
+    def withdrawn(self, leaper: Leaper, index: int, now_ps: int, why: str) -> None:
+        """See that a request is refused, and why."""
+
+    def admitted(
+        self, leaper: Leaper, index: int, now_ps: int, hit_tokens: int, known: int, *, resumed: bool
+    ) -> None:
         """See a request enter."""
-        ...
 
-    def preempted(self, index: int, lost_tokens: int, late_in: int | None) -> None:
+    def preempted(
+        self, leaper: Leaper, index: int, now_ps: int, lost_tokens: int, late_in: int | None
+    ) -> None:
         """See a victim; ``late_in`` is the step in flight that still brings it a token."""
-        ...
 
-    def called(
-        self,
-        leaper: LeapState,
-        step: int,
-        served: list[tuple[int, int, int, bool]],
-        dropped: list[int],
-    ) -> None:
-        """See whom a call serves: (request, tokens, computed before, decodes), in order."""
-        ...
+    def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
+        """See whom a call serves by name; who decodes besides, ``leaper.decoding()`` tells."""
 
-    def flown(self, calls: Calls) -> None:
-        """See a leap's calls once its length is settled."""
-        ...
+    def planned(self, leaper: Leaper, now_ps: int) -> None:
+        """See that all calls due are made; ``leaper.cause`` is why the queue's head waits."""
 
-    def landed(
-        self,
-        finished: list[int],
-        num_free: int,
-        num_running: int,
-        waiting: list[int],
-        last_call_ps: int,
-    ) -> None:
+    def flown(self, leaper: Leaper, num_steps: int) -> None:
+        """See a leap once its length is settled; ``leaper.unroll(num_steps)`` tells its calls."""
+
+    def landed(self, leaper: Leaper, finished: list[int], now_ps: int, last_call_ps: int) -> None:
         """See the results applied at a boundary."""
-        ...

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.sim.leap_listener import LeapListener
 from kvsim.sim.schedule_log import ScheduleLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.sim.leap_listener import Calls
-    from kvsim.sim.leap_state import LeapState
+    from kvsim.sim.leap_listener import Served
+    from kvsim.sim.leaper import Leaper
     from kvsim.sim.schedule_log import Watcher
     from kvsim.traces.trace import Trace
 
@@ -22,7 +23,7 @@ STEPPER_ONLY: Final = ("alloc", "evicted_ids", "cached_blocks", "free_queue_at_e
 """Fields that no leaper can tell."""
 
 
-class LeapLog(ScheduleLog):
+class LeapLog(ScheduleLog, LeapListener):
     """A leaper's listener."""
 
     def __init__(self, trace: Trace, watcher: Watcher | None = None) -> None:
@@ -32,42 +33,45 @@ class LeapLog(ScheduleLog):
         self._admitted: list[list[Any]] = []
         self._preempted: list[list[Any]] = []
         self._resumed_tokens_now = 0
-        self._served: list[tuple[int, int, int, bool]] = []
+        self._served: list[Served] = []
         self._first_open = 0  # oldest step whose results are out
 
-    def admitted(self, index: int, hit_tokens: int, known: int, *, resumed: bool) -> None:
+    def admitted(
+        self, leaper: Leaper, index: int, now_ps: int, hit_tokens: int, known: int, *, resumed: bool
+    ) -> None:
         """Note a request that entered."""
         name = self._trace.request_id(index)
         self._admitted.append([name, hit_tokens, "resumed" if resumed else "new"])
         self._resumed_tokens_now += known if resumed else 0
 
-    def preempted(self, index: int, lost_tokens: int, late_in: int | None) -> None:
+    def preempted(
+        self, leaper: Leaper, index: int, now_ps: int, lost_tokens: int, late_in: int | None
+    ) -> None:
         """Note a victim; ``late_in``: the step in flight that still brings it a token."""
         self._preempted.append([self._trace.request_id(index), lost_tokens])
         if late_in is not None:
             self._late.setdefault(late_in, []).insert(0, index)
 
-    def called(
-        self,
-        leaper: LeapState,
-        step: int,
-        served: list[tuple[int, int, int, bool]],
-        dropped: list[int],
-    ) -> None:
-        """Note who is served: (request, tokens, computed before, decodes), in order."""
+    def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
+        """Note who is served, in order."""
         self.recorder, self.caching = leaper.recorder, leaper.caching
-        self._served = served
+        self._served = [*leaper.decoding(), *items]
         if dropped:
             self._dropped[step] = dropped
 
-    def flown(self, calls: Calls) -> None:
+    def flown(self, leaper: Leaper, num_steps: int) -> None:
         """Write the leap's steps, and the results of all but the last one's boundary."""
-        served = self._served
+        calls = leaper.unroll(num_steps)
         for j, times_ps in enumerate(calls.times_ps):
             record: dict[str, Any] = {
                 "sched": [
-                    [self._trace.request_id(index), tokens, past + j, "D" if decodes else "P"]
-                    for index, tokens, past, decodes in served
+                    [
+                        self._trace.request_id(one.request),
+                        one.num_tokens,
+                        one.past + j,
+                        "D" if one.decodes else "P",
+                    ]
+                    for one in self._served
                 ],
                 "admitted": self._admitted,
                 "preempted": self._preempted,
@@ -79,16 +83,11 @@ class LeapLog(ScheduleLog):
             if j < len(calls.times_ps) - 1:
                 self._result([], calls.free[j], calls.num_running, calls.waiting, times_ps[0])
 
-    def landed(
-        self,
-        finished: Sequence[int],
-        num_free: int,
-        num_running: int,
-        waiting: Sequence[int],
-        last_call_ps: int,
-    ) -> None:
+    def landed(self, leaper: Leaper, finished: list[int], now_ps: int, last_call_ps: int) -> None:
         """Write the results applied at this boundary."""
-        self._result(finished, num_free, num_running, waiting, last_call_ps)
+        self._result(
+            finished, leaper.num_free, leaper.num_running, leaper.waiting_list(), last_call_ps
+        )
 
     def _result(
         self,

@@ -128,7 +128,7 @@ class LeapMembers(LeapState):
             published = lost // self._block_size
         if self._listener is not None:
             late_in = self._v - 1 if self._lag and member.joined_at else None
-            self._listener.preempted(member.index, lost, late_in)
+            self._listener.preempted(self._told(), member.index, now_ps, lost, late_in)
         self._give_up(member, published, now_ps)
         self.recorder.preempted(member.index, now_ps, lost)
         member.order, member.preempted = -1, True

@@ -18,6 +18,7 @@ from kvsim.sim.leap import steps_ps, weighted_steps
 from kvsim.sim.leaper import Leaper
 
 if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import Usage
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.leap_state import Flight, Member
@@ -60,7 +61,10 @@ class ReservedLeaper(Leaper):
         index = self._waiting.popleft()
         self._sequences.pop(index)
         del self._members[index]
-        self.recorder.refused(index, "does not fit even when nothing else runs")
+        reason = "does not fit even when nothing else runs"
+        self.recorder.refused(index, reason)
+        if self._listener is not None:
+            self._listener.withdrawn(self, index, now_ps, reason)
         self._refused.append(index)
         self.recorder.queue(now_ps, len(self._waiting))
 
@@ -113,6 +117,10 @@ class ReservedLeaper(Leaper):
         return steps
 
     # ---- memory over time ------------------------------------------------------------------
+
+    def usage_now(self) -> Usage:
+        """As the leaper's, with what the allocator rounds up."""
+        return super().usage_now()._replace(padding=self._allocator.num_padding)
 
     def _account(self, now_ps: int) -> None:
         self._account_runs(now_ps)

@@ -1,15 +1,15 @@
 """State of a leaper: sums over its decoding members, the leap being flown, memory over time.
 
-The leaper is one class in four layers, each in its file: this state, its members
-(``leap_members.py``), a scheduling call (``leap_calls.py``), the four verbs (``leaper.py``, where
-the idea and the invariants are explained).
+The leaper is one class in five layers, each in its file: this state, its members
+(``leap_members.py``), a scheduling call (``leap_calls.py``), what listeners may ask
+(``leap_view.py``), the four verbs (``leaper.py``, where the idea and the invariants are explained).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kvsim.policies.batching import IterationLevel, MixedRunningFirst, NoEvict
 from kvsim.policies.context import PolicyContext
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.cost import StepCost
     from kvsim.sim.leap_listener import LeapListener
+    from kvsim.sim.leaper import Leaper
     from kvsim.sim.pieces import Path
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
@@ -234,6 +235,10 @@ class LeapState:
         prefix = self._requests.trace.prefix
         self.caching = config.enable_prefix_caching
         self._watched = self.caching and prefix is not None and prefix.covers_output
+
+    def _told(self) -> Leaper:
+        """What listeners are given: the whole of which this is a layer."""
+        return cast("Leaper", self)
 
     def _boundary_ps(self, steps: int) -> int:
         """When the call after ``steps`` calls of this leap is made."""

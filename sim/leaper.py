@@ -27,10 +27,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.leap import steps_ps, steps_to_reach
-from kvsim.sim.leap_calls import LeapCalls
-from kvsim.sim.leap_listener import Calls
+from kvsim.sim.leap import steps_to_reach
 from kvsim.sim.leap_state import TOKEN_BUDGETS, Flight
+from kvsim.sim.leap_view import LeapView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +76,7 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
     return True, "FCFS, one full-attention group, at most one partial prefill"
 
 
-class Leaper(LeapCalls):
+class Leaper(LeapView):
     """One engine replica; ``add``, ``plan``, ``cut``, ``apply`` as the stepper has them."""
 
     __slots__ = ()
@@ -85,8 +84,12 @@ class Leaper(LeapCalls):
 
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
+        if self._listener is not None:
+            self._listener.arrived(self, index, now_ps)
         if (reason := self._requests.refusal(index)) is not None:
             self.recorder.refused(index, reason)
+            if self._listener is not None:
+                self._listener.withdrawn(self, index, now_ps, reason)
             return False
         waiting = self._waiting
         waiting.append(index)
@@ -112,6 +115,8 @@ class Leaper(LeapCalls):
         if self._audit:
             self.check_invariants()
             self.num_audited += 1
+        if self._listener is not None:
+            self._listener.planned(self, now_ps)
         if called:
             return self._boundary_ps(self._leap_steps)
         return None if self._flight is None else self._flight.end_ps
@@ -150,8 +155,7 @@ class Leaper(LeapCalls):
             finished = [member.index for member in landed.ending]
             self._land(landed, now_ps)
         if self._listener is not None:
-            free, running = self._cache.num_free, len(self._running)
-            self._listener.landed(finished, free, running, list(self._waiting), last_call_ps)
+            self._listener.landed(self, finished, now_ps, last_call_ps)
         self.recorder.num_evicted_blocks = self._cache.num_evicted
         return finished
 
@@ -178,7 +182,7 @@ class Leaper(LeapCalls):
         if len(calls) > MAX_CALLS_KEPT + self._block_size:
             del calls[: -self._block_size - 8]  # a block younger than its last one is never asked
         if self._listener is not None:
-            self._listener.flown(self._unroll(steps))
+            self._listener.flown(self, steps)
         if self._num_tokens_counted:
             recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
         pairs = steps * (steps - 1) // 2
@@ -211,35 +215,3 @@ class Leaper(LeapCalls):
             landed = Flight(end_ps)
             landed.ending = self._pop_ending()
         return landed
-
-    def _spread_parts(self, steps: int) -> None:
-        """What the leap's steps go into, in several windows."""
-        self.recorder.spread_steps(
-            self._leap_start_ps,
-            steps,
-            (self._first_ps, self._slope_ps),
-            self._weights_ps,
-            self._prefill_ps,
-            self._overhead_ps,
-            self._overhead_slope_ps,
-        )
-
-    def _unroll(self, steps: int) -> Calls:
-        """Tell the leap call by call, before the later ones take their blocks."""
-        cache, v, lag = self._cache, self._v, self._lag
-        start_ps, first_ps, slope_ps = self._leap_start_ps, self._first_ps, self._slope_ps
-        times_ps, free, evicted = [], [], []
-        already = cache.num_evicted - self._num_evicted_told
-        taken = 0
-        for j in range(steps):
-            if j:
-                demand = self._demand_of(v + j)
-                already = max(taken + demand - cache.num_blank, 0) - max(taken - cache.num_blank, 0)
-                taken += demand
-            call_ps = start_ps + steps_ps(first_ps, slope_ps, j - lag) if j else self._leap_call_ps
-            bounds = [start_ps + steps_ps(first_ps, slope_ps, j + n) for n in (0, 1)]
-            times_ps.append((call_ps, bounds[0], bounds[1]))
-            free.append(cache.num_free - taken)
-            evicted.append(already)
-        self._num_evicted_told = cache.num_evicted + max(taken - cache.num_blank, 0)
-        return Calls(times_ps, free, evicted, len(self._running), list(self._waiting))

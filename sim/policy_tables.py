@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvsim.policies.allocators import ALLOCATORS
+from kvsim.policies.allocators.placement import PLACEMENTS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
 from kvsim.policies.eviction import EVICTION
 from kvsim.policies.predictor import PREDICTORS
-from kvsim.policies.preemption import MODES, VICTIMS
+from kvsim.policies.preemption import MODES, VICTIMS, Recompute
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.retention import RETENTION
 from kvsim.sim.scenario_keys import (
@@ -22,6 +23,7 @@ from kvsim.sim.scenario_keys import (
     fraction,
     increasing,
     key,
+    named,
     number,
     policy,
     size,
@@ -115,17 +117,27 @@ class Allocator:
     reservation_margin: float = key(
         1.0, above_zero(), "`predicted`: what predictions are multiplied with"
     )
-    placement: str = key(
-        "buddy", choice("buddy", "first-fit", "best-fit"), "`contiguous`: where a reservation goes"
-    )
+    placement: str = key("buddy", named(PLACEMENTS), "`contiguous`: where a reservation goes")
     compaction: str = key(
         "none",
-        choice("none", "when-blocked"),
+        named(
+            {
+                "none": "Runs stay where they were placed",
+                "when-blocked": "Runs slide together where that lets the queue's head in",
+            }
+        ),
         "`contiguous`: whether runs slide together where that lets the queue's head in",
     )
     prefix: str = key(
         "auto",
-        choice("auto", "hash", "radix", "none"),
+        named(
+            {
+                "auto": "hash or none, as engine.enable_prefix_caching says",
+                "hash": "Full blocks are shared by the hash of all tokens up to their end (vLLM)",
+                "radix": "Runs of tokens are shared in a radix tree (SGLang)",
+                "none": "Nothing is shared among requests",
+            }
+        ),
         "`paged`: how prefixes are found; `auto` follows `engine.enable_prefix_caching`",
     )
     freed_blocks_without_key: str = key(
@@ -135,7 +147,12 @@ class Allocator:
     )
     samples: str = key(
         "requests",
-        choice("requests", "group"),
+        named(
+            {
+                "requests": "Each answer to a prompt is a request of its own (vLLM v1)",
+                "group": "The answers are one group whose blocks are shared until written (v0)",
+            }
+        ),
         "What several answers to one prompt are: requests of their own (vLLM v1), or one "
         "group whose blocks are shared until written (v0)",
     )
@@ -163,7 +180,9 @@ class Preemption:
     """``[preemption]``: who gives way when blocks run out, and how (docs/preemption.md)."""
 
     victim: str = key("by-queue", policy(VICTIMS), "Who gives way when blocks run out")
-    mode: str = key("recompute", choice(*MODES), "What becomes of a victim's KV")
+    mode: str = key(
+        "recompute", named({**MODES, "recompute": Recompute}), "What becomes of a victim's KV"
+    )
     swap_space_bytes: int = key(
         4 * 2**30,
         size(or_zero=True, optional=False),

@@ -28,13 +28,14 @@ from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from fractions import Fraction
 
     import pandas as pd
 
     from kvsim.sim.block_map import BlockMap
     from kvsim.sim.driver import EngineRun
+    from kvsim.sim.observer import Observer
     from kvsim.sim.report.run_plots import RunPlots
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
@@ -192,6 +193,7 @@ def simulate(
     timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     listener: ScheduleListener | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Run:
     """Replay a trace under a scenario.
 
@@ -225,6 +227,8 @@ def simulate(
         Called with (requests ended, requests in all).
     listener
         Sees every decision; makes the stepper run.
+    observers
+        See what requests go through, whichever engine runs.
 
     Raises
     ------
@@ -268,6 +272,7 @@ def simulate(
         audit=audit,
         on_progress=on_progress,
         listener=listener,
+        observers=observers,
         follow_ons=loop,
         num_users=num_users,
         link=setup.link,

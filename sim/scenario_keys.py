@@ -20,7 +20,7 @@ from kvsim.sim.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kvsim.policies.registry import Registry
 
@@ -33,7 +33,7 @@ class Rule:
     """How one key is read (``parse``) and written back (``show``); ``allowed`` says what it takes.
 
     ``optional`` keys also take the text ``none``: the value is then ``None``. ``registry`` is where
-    a policy's names come from.
+    a policy's names come from; ``named`` is what each of a few words stands for.
     """
 
     parse: Callable[[object], object]
@@ -41,6 +41,7 @@ class Rule:
     show: Callable[[object], object] = lambda value: value
     optional: bool = False
     registry: Registry[object] | None = None
+    named: Mapping[str, object] | None = None
 
 
 def key(default: T, rule: Rule, meaning: str, *, name: str = "") -> T:
@@ -87,6 +88,11 @@ def choice(*values: str, later: str = "") -> Rule:
         return value
 
     return Rule(parse, allowed)
+
+
+def named(choices: Mapping[str, object]) -> Rule:
+    """Accept one of a few words, each with what it stands for: a sentence, or what has one."""
+    return replace(choice(*choices), named=choices)
 
 
 def policy(registry: Registry[object]) -> Rule:

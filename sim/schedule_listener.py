@@ -10,9 +10,17 @@ if TYPE_CHECKING:
     from kvsim.sim.flights import Flight
     from kvsim.sim.stepper import Stepper
 
+ABORT = "the client gave up"
+
 
 class ScheduleListener:
     """Sees every call and every boundary of a stepper; as it stands, it looks away."""
+
+    def arrived(self, stepper: Stepper, index: int, now_ps: int) -> None:
+        """See that a request is there."""
+
+    def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
+        """See that a request is refused (the reason), or that its client gave up (``ABORT``)."""
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         """See what a scheduling call handed out."""
@@ -36,6 +44,16 @@ class Listeners(ScheduleListener):
 
     def __init__(self, listeners: Sequence[ScheduleListener]) -> None:
         self._listeners = listeners
+
+    def arrived(self, stepper: Stepper, index: int, now_ps: int) -> None:
+        """Tell each of a request."""
+        for listener in self._listeners:
+            listener.arrived(stepper, index, now_ps)
+
+    def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
+        """Tell each of a request that is refused, or given up."""
+        for listener in self._listeners:
+            listener.withdrawn(stepper, index, now_ps, why)
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         """Tell each of the call."""

@@ -32,10 +32,12 @@ from kvsim.sim.flights import Flight, FlightItem, Flights
 from kvsim.sim.loop_guard import LoopGuard
 from kvsim.sim.memory_account import MemoryAccount
 from kvsim.sim.next_use import NextUse
+from kvsim.sim.schedule_listener import ABORT
 from kvsim.sim.sequence_groups import SequenceGroups
 from kvsim.sim.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import Usage
     from kvsim.policies.batching import ScheduledStep
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
@@ -109,8 +111,12 @@ class Stepper:
 
     def add(self, index: int, now_ps: int) -> bool:
         """A request arrives; False if it can never run (it is refused and counted)."""
+        if self._listener is not None:
+            self._listener.arrived(self, index, now_ps)
         if (reason := self._requests.refusal(index)) is not None:
             self.recorder.refused(index, reason)
+            if self._listener is not None:
+                self._listener.withdrawn(self, index, now_ps, reason)
             return False
         sequence = self._requests.sequence(index)
         self.state.waiting.push(sequence)
@@ -222,6 +228,8 @@ class Stepper:
         self._groups.settle(now_ps)
         sequence.aborted = True
         self.recorder.aborted(index, now_ps)
+        if self._listener is not None:
+            self._listener.withdrawn(self, index, now_ps, ABORT)
 
     # ---- parts -----------------------------------------------------------------------------
 
@@ -272,6 +280,8 @@ class Stepper:
         """Count a sequence that has left the queue for good; a late token of it is dropped."""
         sequence.aborted = True
         self.recorder.refused(sequence.index, reason)
+        if self._listener is not None:
+            self._listener.withdrawn(self, sequence.index, now_ps, reason)
         self._refused.append(sequence.index)
         self.recorder.queue(now_ps, self._num_waiting)
 
@@ -344,6 +354,20 @@ class Stepper:
         """Take back what a sequence owns."""
         self.memory.released(sequence, sequence.computed, now_ps)
         self.state.allocator.finish(sequence)
+
+    def usage_now(self) -> Usage:
+        """What memory holds, in slots; O(running)."""
+        return self.memory.usage_now()
+
+    @property
+    def num_running(self) -> int:
+        """Requests in the engine."""
+        return len(self.state.running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue, those on the host included."""
+        return self._num_waiting
 
     def check_invariants(self) -> None:
         """Verify every structure and counter; O(pool + running)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 
 import pytest
@@ -80,7 +81,23 @@ def test_json_and_all_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     assert "formats: --format" in out
     assert max(map(len, out.splitlines())) <= 80
     entries = sum(len(entries) for entries in document.values())
-    assert sum(line.startswith("  ") for line in out.splitlines()) == entries, "one line each"
+    named = [line for line in out.splitlines() if line[:2] == "  " and line[2] != " "]
+    assert len(named) == entries, "each name once"
+    assert "..." not in out.replace("+...", ""), "nothing is cut"
+    words = {entry["what"].split()[-1] for kind in document.values() for entry in kind}
+    assert words <= set(re.findall(r"[^\s;]+", out) + out.split())
+
+
+@pytest.mark.parametrize(
+    ("use", "names"),
+    [
+        ("allocator.placement", {"buddy", "first-fit", "best-fit"}),
+        ("allocator.prefix", {"auto", "hash", "radix", "none"}),
+        ("preemption.mode", {"recompute", "swap", "swap-groups", "auto"}),
+    ],
+)
+def test_choices_without_plug_ins_are_listed(use: str, names: set[str]) -> None:
+    assert {entry.name for entry in policies() if entry.use == use} == names
 
 
 def test_an_unknown_kind_is_named(capsys: pytest.CaptureFixture[str]) -> None:

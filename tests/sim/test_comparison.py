@@ -66,8 +66,8 @@ def test_the_document_has_its_schema(result: Comparison) -> None:
         assert set(row["kv_bytes_share"]) == {"all_time", "while_waiting"}
         assert all(set(share) == set(PRIMITIVES) for share in row["kv_bytes_share"].values())
         assert set(row) == {
-            *("name", "trace", "scenario", "kv_bytes_share", "views", "metrics", "verdict"),
-            *("notes", "rate_scale", "cost", "verified"),
+            *("name", "trace", "scenario", "kv_bytes_share", "views", "kv_in_use", "metrics"),
+            *("verdict", "notes", "rate_scale", "cost", "verified"),
         }
         assert set(row["views"]["six"]) == set(STATES)
         assert (

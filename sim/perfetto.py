@@ -1,0 +1,180 @@
+"""A run as trace events: a file for https://ui.perfetto.dev, or for ``chrome://tracing``.
+
+The format is Chrome's "Trace Event Format" (JSON object form): complete events (``X``) for what
+requests go through, instants (``i``), counters (``C``) and names (``M``). Process 1 holds the
+counters, process 2 a thread a request. Times are microseconds with three decimals, made of whole
+nanoseconds: neighbours share their edge, so slices never overlap. Counters are means over the
+recorder's windows, at most ``recorder.MAX_WINDOWS`` of them. Same run, same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.sim.memory_shares import STATES
+from kvsim.sim.run_place import draft_name
+from kvsim.sim.run_tables import series_table
+from kvsim.sim.timeline import QUEUED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kvsim.sim.run import Run
+    from kvsim.sim.timeline import Slice, Timeline, Track
+
+SCHEMA: Final = "kvsim.perfetto/1"
+_COUNTERS_PID: Final = 1
+_REQUESTS_PID: Final = 2
+_PS_PER_NS: Final = 1000
+_NS_PER_US: Final = 1000
+_PS_PER_US: Final = _PS_PER_NS * _NS_PER_US
+_NS_PER_S: Final = 10**9
+
+Event = dict[str, Any]
+
+
+def write_perfetto(run: Run, timeline: Timeline, path: Path) -> None:
+    """Write the file under a temporary name, then rename it; gzip where it ends with ``.gz``.
+
+    Raises
+    ------
+    OSError
+        Where it cannot be written.
+    """
+    draft = path.with_name(draft_name(path.name))
+    try:
+        with draft.open("wb") as raw:
+            if path.name.endswith(".gz"):  # no name and no time inside: same run, same bytes
+                with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+                    _write(run, timeline, io.TextIOWrapper(packed, "utf-8", newline="\n"))
+            else:
+                _write(run, timeline, io.TextIOWrapper(raw, "utf-8", newline="\n"))
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def drawn(run: Run, timeline: Timeline) -> str:
+    """How many of how many requests have a track, in words."""
+    num = len(timeline.trace) if timeline.trace is not None else len(run.trace)
+    tracks = len(timeline.tracks)
+    if tracks == num:
+        return f"all {num:,} requests"
+    return f"{tracks:,} of {num:,} requests, evenly over the trace"
+
+
+def _write(run: Run, timeline: Timeline, file: io.TextIOWrapper) -> None:
+    """Write the document event by event, one a line."""
+    head = {
+        "schema": SCHEMA,
+        "trace": run.trace.name,
+        "preset": run.scenario.preset or "own scenario",
+        "model": run.scenario.model.name,
+        "hardware": run.scenario.hardware.name,
+        "engine": run.engine.engine,
+        "requests": drawn(run, timeline),
+        "counters": "means over windows of "
+        f"{run.engine.recorder.width_ps / (_PS_PER_NS * _NS_PER_S):.3g} s",
+    }
+    file.write(f'{{"displayTimeUnit":"ms","otherData":{_text(head)},"traceEvents":[')
+    separator = "\n"
+    for event in _events(run, timeline):
+        file.write(f"{separator}{_text(event)}")
+        separator = ",\n"
+    file.write("\n]}\n")
+    file.flush()
+    file.detach()
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _events(run: Run, timeline: Timeline) -> Iterator[Event]:
+    yield from _process(_COUNTERS_PID, "KV pool and queue")
+    yield from _counters(run)
+    yield from _process(_REQUESTS_PID, f"requests: {drawn(run, timeline)}")
+    for place, index in enumerate(sorted(timeline.tracks)):
+        yield from _track(place + 1, timeline.tracks[index], timeline)
+
+
+def _process(pid: int, name: str) -> Iterator[Event]:
+    yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
+    yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid}}
+
+
+# ---- counters ------------------------------------------------------------------------------
+
+
+def _counters(run: Run) -> Iterator[Event]:
+    """A value at the start of each window, and zeros at the end of the last."""
+    recorder, pool = run.engine.recorder, run.setup.pool
+    table = {name: values.tolist() for name, values in _numbers(run).items()}
+    windows = recorder.windows
+    for place, covered_ps in enumerate(windows["window"][: len(table["running"])]):
+        if not covered_ps:
+            continue
+        ts = _us(place * recorder.width_ps // _PS_PER_NS)
+        free = windows["blank"][place] + windows["cached"][place]
+        yield _counter("free blocks", ts, blocks=round(free / covered_ps / pool.block_size, 2))
+        for name in ("running", "waiting"):
+            yield _counter(name, ts, requests=round(table[name][place], 3))
+        states = {state: round(table[f"{state}_bytes"][place]) for state in STATES}
+        yield _counter("KV memory (bytes)", ts, **states)
+    end = _us(recorder.end_ps // _PS_PER_NS)
+    yield _counter("running", end, requests=0)
+    yield _counter("waiting", end, requests=0)
+
+
+def _numbers(run: Run) -> dict[str, Any]:
+    return dict(series_table(run.engine.recorder, run.setup.pool))
+
+
+def _counter(name: str, ts: float, **values: float) -> Event:
+    return {"ph": "C", "pid": _COUNTERS_PID, "ts": ts, "name": name, "args": values}
+
+
+# ---- requests ------------------------------------------------------------------------------
+
+
+def _track(tid: int, track: Track, timeline: Timeline) -> Iterator[Event]:
+    """Name, slices and moments of a request, in order of time within each."""
+    assert timeline.trace is not None, "a timeline has seen a run"
+    place = {"pid": _REQUESTS_PID, "tid": tid}
+    name = timeline.trace.request_id(track.index)
+    yield {"ph": "M", **place, "name": "thread_name", "args": {"name": name}}
+    yield {"ph": "M", **place, "name": "thread_sort_index", "args": {"sort_index": tid}}
+    for one in track.slices:
+        start_ns, end_ns = one.start_ps // _PS_PER_NS, one.end_ps // _PS_PER_NS
+        if end_ns > start_ns:
+            times = {"ts": _us(start_ns), "dur": _us(end_ns - start_ns)}
+            yield {"ph": "X", **place, **times, "name": _name(one), "args": _arguments(one)}
+    for moment in track.moments:
+        at = {"ts": _us(moment.at_ps // _PS_PER_NS), "s": "t"}
+        yield {"ph": "i", **place, **at, "name": moment.name, "args": moment.details}
+
+
+def _name(one: Slice) -> str:
+    """Kind of a slice; of a queued one also what it waited for most."""
+    if one.kind != QUEUED or not one.details:
+        return one.kind
+    waits = {name: ps for name, ps in one.details.items() if not name.endswith("_tokens")}
+    return f"queued: {max(waits, key=lambda cause: waits[cause])}" if waits else one.kind
+
+
+def _arguments(one: Slice) -> dict[str, float]:
+    """Tokens as they are; times by cause in microseconds."""
+    return {
+        name if "tokens" in name or name == "computed_before" else f"waited for {name} (us)": value
+        if "tokens" in name or name == "computed_before"
+        else value / _PS_PER_US
+        for name, value in one.details.items()
+    }
+
+
+def _us(ns: int) -> float:
+    return ns / _NS_PER_US
