@@ -6,8 +6,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.batching import BATCHING
+from kvsim.sim.policy_tables import Batching
 from kvsim.sim.scenario_keys import name_of
-from kvsim.sim.scenario_tables import Batching
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.sim.policy_tables import Retention
 from kvsim.sim.scenario_keys import name_of
-from kvsim.sim.scenario_tables import Retention
 
 if TYPE_CHECKING:
     from kvsim.policies.retention import AttentionScores

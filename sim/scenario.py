@@ -1,7 +1,7 @@
 """A scenario: what is simulated, as frozen tables whose keys are named as vLLM names them.
 
-The tables are in :mod:`kvsim.sim.scenario_tables`, reading, writing and presets in
-:mod:`kvsim.sim.scenario_loader`.
+The tables are in :mod:`kvsim.sim.scenario_tables` and :mod:`kvsim.sim.policy_tables`, reading,
+writing and presets in :mod:`kvsim.sim.scenario_loader`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.batching_checks import WHOLE_UP_TO_BUDGET, WITHOUT_BUDGET, check_batching
-from kvsim.sim.retention_checks import check_retention
-from kvsim.sim.scenario_checks import check_combination, check_swapping
-from kvsim.sim.scenario_tables import (
+from kvsim.sim.policy_tables import (
     Allocator,
     Batching,
-    Cost,
-    Engine,
     Eviction,
-    Hardware,
-    Memory,
-    Model,
     Predictor,
     Preemption,
     Queue,
     Retention,
-    Slo,
 )
+from kvsim.sim.retention_checks import check_retention
+from kvsim.sim.scenario_checks import check_combination, check_swapping
+from kvsim.sim.scenario_tables import Cost, Engine, Hardware, Memory, Model, Slo
 from kvsim.sim.scheduler_options import with_batching, with_memory, with_order, with_retention
 
 if TYPE_CHECKING:

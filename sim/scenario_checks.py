@@ -12,8 +12,8 @@ from kvsim.policies.predictor.base import require_prediction
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+    from kvsim.sim.policy_tables import Allocator
     from kvsim.sim.scenario import Scenario
-    from kvsim.sim.scenario_tables import Allocator
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
 _RADIX = "allocator.prefix = 'radix'"

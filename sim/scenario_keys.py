@@ -30,27 +30,37 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one key is read (``parse``) and written back (``show``).
+    """How one key is read (``parse``) and written back (``show``); ``allowed`` says what it takes.
 
     ``optional`` keys also take the text ``none``: the value is then ``None``. ``registry`` is where
     a policy's names come from; ``named`` is what each of a few words stands for.
     """
 
     parse: Callable[[object], object]
+    allowed: str
     show: Callable[[object], object] = lambda value: value
     optional: bool = False
     registry: Registry[object] | None = None
     named: Mapping[str, object] | None = None
 
 
-def key(default: T, rule: Rule, *, name: str = "") -> T:
-    """Declare a scenario key; ``name`` is its TOML name where the attribute carries a unit."""
-    return field(default=default, metadata={"rule": rule, "name": name})
+def key(default: T, rule: Rule, meaning: str, *, name: str = "") -> T:
+    """Declare a scenario key.
+
+    ``meaning`` is one line for the page on scenarios; ``name`` is its TOML name where the attribute
+    carries a unit.
+    """
+    return field(default=default, metadata={"rule": rule, "meaning": meaning, "name": name})
 
 
 def rule_of(item: Field[object]) -> Rule:
     """Rule of a dataclass field made by :func:`key`."""
     return cast("Rule", item.metadata["rule"])
+
+
+def meaning_of(item: Field[object]) -> str:
+    """What a key does, as :func:`key` was told."""
+    return cast("str", item.metadata["meaning"])
 
 
 def name_of(item: Field[object]) -> str:
@@ -77,7 +87,7 @@ def choice(*values: str, later: str = "") -> Rule:
             raise ValueError(f"expected {allowed}{planned}")
         return value
 
-    return Rule(parse)
+    return Rule(parse, allowed)
 
 
 def named(choices: Mapping[str, object]) -> Rule:
@@ -96,7 +106,8 @@ def policy(registry: Registry[object]) -> Rule:
             registry.find(value)
         return value
 
-    return Rule(parse, registry=registry)
+    allowed = f"{' or '.join(map(repr, registry.builtins))}, or module:name of your own"
+    return Rule(parse, allowed, registry=registry)
 
 
 def builtin(registry: Registry[object]) -> Rule:
@@ -126,7 +137,10 @@ def count_or_inf() -> Rule:
         except ValueError:
             raise ValueError("expected a whole number >= 0, or inf") from None
 
-    return Rule(parse, lambda value: "inf" if value == math.inf else value, optional=True)
+    def show(value: object) -> object:
+        return "inf" if value == math.inf else value
+
+    return Rule(parse, "a whole number >= 0, or inf", show, optional=True)
 
 
 def fraction(*, above_zero: bool = False) -> Rule:
@@ -160,7 +174,7 @@ def increasing() -> Rule:
             before = item
         return tuple(value)
 
-    return Rule(parse, lambda value: list(cast("tuple[int, ...]", value)))
+    return Rule(parse, allowed, lambda value: list(cast("tuple[int, ...]", value)))
 
 
 def flag(*, optional: bool = False) -> Rule:
@@ -171,7 +185,7 @@ def flag(*, optional: bool = False) -> Rule:
             raise ValueError("expected true or false")
         return value
 
-    return Rule(parse, optional=optional)
+    return Rule(parse, "true or false", optional=optional)
 
 
 def text(what: str, *, optional: bool = False) -> Rule:
@@ -182,7 +196,7 @@ def text(what: str, *, optional: bool = False) -> Rule:
             raise ValueError(f"expected {what}")
         return value
 
-    return Rule(parse, optional=optional)
+    return Rule(parse, what, optional=optional)
 
 
 def size(*, or_zero: bool = False, optional: bool = True) -> Rule:
@@ -194,13 +208,17 @@ def size(*, or_zero: bool = False, optional: bool = True) -> Rule:
             raise ValueError("expected a size above 0")
         return size_bytes
 
-    return Rule(parse, lambda value: format_size(cast("int", value)), optional=optional)
+    allowed = f"a size such as 4GiB{', or 0' if or_zero else ''}"
+    return Rule(parse, allowed, lambda value: format_size(cast("int", value)), optional=optional)
 
 
 def duration(*, optional: bool = True) -> Rule:
     """Accept a duration in picoseconds."""
     return Rule(
-        parse_duration_ps, lambda value: format_duration(cast("int", value)), optional=optional
+        parse_duration_ps,
+        "a time such as 50ms",
+        lambda value: format_duration(cast("int", value)),
+        optional=optional,
     )
 
 
@@ -222,7 +240,7 @@ def kv_groups() -> Rule:
     def show(value: object) -> object:
         return [group.sliding_window or "full" for group in cast("tuple[KVGroup, ...]", value)]
 
-    return Rule(parse, show, optional=True)
+    return Rule(parse, allowed, show, optional=True)
 
 
 def _number(kind: type, allowed: str, test: Callable[[float], bool], optional: bool) -> Rule:
@@ -234,4 +252,4 @@ def _number(kind: type, allowed: str, test: Callable[[float], bool], optional: b
             raise ValueError(f"expected {allowed}, at most 2^63 - 1")
         return kind(value)
 
-    return Rule(parse, optional=optional)
+    return Rule(parse, allowed, optional=optional)

@@ -34,7 +34,7 @@ def copy_tree() -> None:
 def main() -> int:
     """Return mypy's exit code; errors name the files as they lie in the repository."""
     copy_tree()
-    targets = [str(TYPED / "kvsim"), "tests", "benchmarks"]
+    targets = [str(TYPED / "kvsim"), "tests", "benchmarks", "docs"]
     command = [sys.executable, "-m", "mypy", *targets]
     done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, check=False)
     print(done.stdout.replace(str(TYPED / "kvsim") + os.sep, ""), end="")

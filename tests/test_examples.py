@@ -1,9 +1,12 @@
-"""Examples run as their first lines say, keep the rules of their kind, and stay short."""
+"""Policies in ``examples/`` run as their first lines say and keep the rules of their kind; scripts
+in cells (``# %%``), which Jupyter opens, run from the first to the last. All stay short.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +16,9 @@ from kvsim.cli.main import main
 from kvsim.sim.policy_check import check_policy, find_kind
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+IN_CELLS = [path for path in SCRIPTS if path.read_text(encoding="utf-8").startswith("# %%")]
+EXAMPLES = [path for path in SCRIPTS if path not in IN_CELLS]
 SETTING = re.compile(r"--set (\S+=(examples\.(\w+):\w+))$", re.MULTILINE)
 
 
@@ -48,3 +53,41 @@ def test_an_example_is_short_runs_as_it_says_and_keeps_the_rules(
 def test_there_is_an_example_of_each_kind_that_people_write() -> None:
     kinds = {find_kind(SETTING.search(path.read_text())[2]) for path in EXAMPLES}  # type: ignore[index]
     assert kinds == {"allocator", "batching", "eviction", "queue"}
+
+
+SAYS = {
+    "calibrate_and_predict": r"layer .* % off .*\n(.*\n)+16 seats: .*\n 8 seats: .*\n 4 seats: ",
+    "compare_allocators": r"longest reserved .*\nlength known .*\npaged .*\npaged, shared ",
+    "write_eviction": r"rules +ok\nrepeats +ok\nwall +ok\n(.*\n)+lru .*\nlfu .*\n__main__:heads",
+}
+"""What each script in cells prints, as a pattern."""
+
+
+@pytest.mark.parametrize("path", IN_CELLS, ids=lambda path: path.stem)
+def test_a_script_in_cells_runs_to_its_end_and_writes_only_where_it_is_told(
+    path: Path, tmp_path: Path
+) -> None:
+    if path.stem == "calibrate_and_predict":
+        pytest.importorskip("torch")
+    (tmp_path / "here").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-P", str(path), str(tmp_path / "out")],
+        cwd=tmp_path / "here",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(SAYS[path.stem], done.stdout), done.stdout
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize("path", IN_CELLS, ids=lambda path: path.stem)
+def test_a_script_in_cells_is_read_in_a_few_minutes(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 60
+    assert text.count("# %% [markdown]") >= 3
+
+
+def test_there_is_a_script_for_each_thing_that_people_come_for() -> None:
+    assert [path.stem for path in IN_CELLS] == sorted(SAYS)

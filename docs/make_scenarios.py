@@ -1,0 +1,149 @@
+"""Write the page on scenarios from the tables that the loader reads: every key, nothing by hand.
+
+python -m docs.make_scenarios
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kvsim.sim.catalogue import Entry, policies, presets
+from kvsim.sim.scenario import Scenario
+from kvsim.sim.scenario_keys import meaning_of, name_of, rule_of
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+
+PAGE: Final = Path(__file__).parent / "scenarios.md"
+_HEAD: Final = '''# Scenarios: every key
+
+Written by `python -m docs.make_scenarios` from the code that reads scenarios; do not edit by hand.
+
+A scenario says what is simulated: model, card, engine, policies. It is a preset, a preset with
+changes, or a TOML file of the tables below, which stands on the preset it names (`vllm-0.32` where
+it names none).
+
+```python
+from pathlib import Path
+
+from kvsim.sim import Scenario
+
+Path("my-scenario.toml").write_text("""
+preset = "vllm-0.32"
+
+[engine]
+max_num_seqs = 128
+kv_memory = "8GiB"
+
+[slo]
+ttft = "2s"
+""")
+by_file = Scenario.load("my-scenario.toml")
+changes = {"engine.max_num_seqs": 128, "engine.kv_memory": "8GiB", "slo.ttft": "2s"}
+assert by_file == Scenario.load("vllm-0.32").with_values(changes)
+```
+
+On the command line that is `--scenario my-scenario.toml`, or one key at a time:
+
+```console
+$ kvsim simulate traces/data/chat-2k.jsonl.gz --limit 50 --set slo.ttft=2s
+...
+```
+
+Sizes are bytes or text (`"4GiB"`, `"800MB"`), times are text (`"50ms"`, `"2s"`). *unset* is written
+`"none"`: the meaning says what happens then, else the engine's default for the card counts. An
+unknown key, or a value that a key does not take, ends in one sentence with the place and what is
+allowed. `kvsim compare --vary table.key=a,b,c` runs each of several values
+([compare.md](compare.md)).
+'''
+_ELSEWHERE: Final = re.compile(r"\(docs/([a-z]+\.md)\)")
+_ROLE: Final = re.compile(r":[a-z]+:(`[^`]+`)")
+
+
+def page() -> str:
+    """Whole text of ``docs/scenarios.md``."""
+    named = policies()
+    parts = [_HEAD, _presets(), "## Tables\n"]
+    tables = (table.name for table in fields(Scenario) if table.name != "preset")
+    parts += [_table(name, getattr(Scenario(), name), named) for name in tables]
+    return "\n".join(parts)
+
+
+def _presets() -> str:
+    lines = ["## Presets\n", "| preset | the engine | its schedule |", "| --- | --- | --- |"]
+    lines += [
+        f"| `{entry.name}` | {entry.what} | {entry.verified} |"
+        for entry in presets()
+        if entry.use == "--scenario"
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, table: object, named: list[Entry]) -> str:
+    about = _markdown(inspect.getdoc(type(table)) or "").replace(f"`[{name}]`: ", "", 1)
+    lines = [
+        f"### `[{name}]`\n",
+        _ELSEWHERE.sub(r"([\1](\1))", about[0].upper() + about[1:]).strip() + "\n",
+        "| key | type | default | allowed | meaning |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [_row(item) for item in fields(table)]  # type: ignore[arg-type]
+    for item in fields(table):  # type: ignore[arg-type]
+        lines += _names(f"{name}.{name_of(item)}", named)
+    return "\n".join(lines) + "\n"
+
+
+def _row(item: Field[object]) -> str:
+    rule = rule_of(item)
+    allowed = _code(rule.allowed)
+    if rule.registry:
+        allowed = "a name below" + (", or `module:name`" if "module:name" in allowed else "")
+    if rule.optional:
+        allowed += ", or `none`"
+    cells = (f"`{name_of(item)}`", _kind(item), _default(item), allowed, meaning_of(item))
+    return f"| {' | '.join(cells)} |"
+
+
+def _default(item: Field[object]) -> str:
+    if item.default is None:
+        return "unset"
+    shown = rule_of(item).show(item.default)
+    return f"`{str(shown).lower() if isinstance(shown, bool) else shown}`"
+
+
+def _kind(item: Field[object]) -> str:
+    """What a value is, by the unit in the attribute's name, else by its annotation."""
+    if item.name.endswith(("_bytes", "_bytes_per_s")):
+        return "size"
+    if item.name.endswith("_ps"):
+        return "time"
+    if "tuple" in str(item.type):
+        return "list"
+    kinds = {"str": "text", "int": "integer", "float": "number", "bool": "switch"}
+    return kinds[str(item.type).split(" | ")[0]]
+
+
+def _code(allowed: str) -> str:
+    return re.sub(r"'([^']*)'", r"`\1`", allowed)
+
+
+def _markdown(docstring: str) -> str:
+    return _ROLE.sub(r"\1", docstring).replace("``", "`")
+
+
+def _names(key: str, named: list[Entry]) -> list[str]:
+    """Policies by name, with the first line of their docstring."""
+    rows = []
+    for entry in named:
+        if entry.use == key:
+            oracle = f" ({entry.verified})" if entry.verified else ""
+            rows.append(f"| `{entry.name}` | {_markdown(entry.what)}{oracle} |")
+    return ["", f"| `{key}` | |", "| --- | --- |", *rows] if rows else []
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

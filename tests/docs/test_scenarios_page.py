@@ -1,0 +1,39 @@
+"""The page on scenarios is today's, and has every key."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kvsim.sim.scenario import Scenario
+from kvsim.sim.scenario_keys import key, meaning_of, name_of, whole
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "docs/make_scenarios.py"))
+PAGE: Path = SCRIPT["PAGE"]
+TEXT: str = SCRIPT["page"]()
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text("utf-8") == TEXT, "run: python -m docs.make_scenarios"
+
+
+@pytest.mark.parametrize("table", [item.name for item in fields(Scenario) if item.name != "preset"])
+def test_every_key_of_a_table_has_a_row_with_type_default_allowed_values_and_meaning(
+    table: str,
+) -> None:
+    section = TEXT.split(f"### `[{table}]`")[1].split("###", maxsplit=1)[0]
+    rows = {}
+    for line in section.splitlines():
+        if found := re.match(r"\| `(\w+)` \| (\w+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", line):
+            rows[found[1]] = found.groups()[1:]
+    assert list(rows) == [name_of(item) for item in fields(getattr(Scenario(), table))]
+    assert all(cell.strip() for cells in rows.values() for cell in cells)
+
+
+def test_a_key_keeps_its_meaning() -> None:
+    item = key(1, whole(1), "How many")
+    assert meaning_of(item) == "How many"  # type: ignore[arg-type]
