@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.sim.memory_integrals import HOST
-from kvsim.sim.queue_clock import CAUSES
+from kvsim.sim.queue_clock import CAUSES, PREEMPTED
 from kvsim.sim.recorder import COPYING
 from kvsim.sim.request_columns import PS_PER_S
 
@@ -34,7 +34,8 @@ _FULL_SHARE: Final = 0.9
 class Windows:
     """Means over each window: running and waiting requests, blocks on the host, copying.
 
-    ``waiting_by_cause`` adds up to ``waiting``; ``copying`` is the share of time.
+    ``waiting_by_cause`` adds up to ``waiting``; ``preempted_by_cause`` is the part of it that ran
+    before and was put out; ``copying`` is the share of time.
     """
 
     start_ps: NDArray[np.int64]
@@ -42,6 +43,7 @@ class Windows:
     running: NDArray[np.float64]
     waiting: NDArray[np.float64]
     waiting_by_cause: dict[str, NDArray[np.float64]]
+    preempted_by_cause: dict[str, NDArray[np.float64]]
     host_blocks: NDArray[np.float64]
     copying: NDArray[np.float64]
 
@@ -65,6 +67,7 @@ class Windows:
             running=mean("running"),
             waiting=mean(*CAUSES),
             waiting_by_cause={cause: mean(cause) for cause in CAUSES},
+            preempted_by_cause={cause: mean(PREEMPTED[cause]) for cause in CAUSES},
             host_blocks=mean(HOST),
             copying=mean(COPYING),
         )

@@ -20,6 +20,9 @@ CAUSES: Final = ("step", "seats", "budget", "blocks", "admission rule")
 An integral each: waiting requests x ps; those on the host wait, too.
 """
 
+PREEMPTED: Final = {cause: f"preempted, {cause}" for cause in CAUSES}
+"""The part of each cause's integral that is of requests which ran before and were put out."""
+
 
 class QueueClock(TimeWindows):
     """See the module docstring.
@@ -30,19 +33,24 @@ class QueueClock(TimeWindows):
 
     def __init__(self, span_ps: int, max_flips: int | None) -> None:
         super().__init__(span_ps)
-        for cause in CAUSES:
-            self._column(cause)
+        for name in (*CAUSES, *PREEMPTED.values()):
+            self._column(name)
         self.requests_waiting = False
         self._flips: deque[tuple[int, int]] = deque([(0, 0)], maxlen=max_flips)
-        self._num_waiting = 0
+        self._preempted: set[int] = set()  # requests put out that have not come back
+        self._num_waiting = self._num_preempted = 0
         self._waiting_since_ps = 0
         self._cause = CAUSES[0]
 
     def queue(self, now_ps: int, num_waiting: int, cause: str | None = None) -> None:
         """Note the queue's length from now on; ``cause`` replaces the reason to wait."""
-        if self._num_waiting and now_ps > self._waiting_since_ps:
-            self._spread(self._cause, self._waiting_since_ps, now_ps, self._num_waiting)
+        since_ps = self._waiting_since_ps
+        if self._num_waiting and now_ps > since_ps:
+            self._spread(self._cause, since_ps, now_ps, self._num_waiting)
+            if self._num_preempted:
+                self._spread(PREEMPTED[self._cause], since_ps, now_ps, self._num_preempted)
         self._num_waiting, self._waiting_since_ps = num_waiting, now_ps
+        self._num_preempted = len(self._preempted)
         if cause is not None:
             self._cause = cause
 

@@ -133,6 +133,7 @@ class Recorder(StepParts):
     def refused(self, index: int, reason: str) -> None:
         """A request that can never run, and why."""
         self.num_ended += 1
+        self._preempted.discard(index)
         self.status[index] = REFUSED
         self.refusals[index] = reason
         if len(self.refusals) > REFUSALS_KEPT:
@@ -141,6 +142,7 @@ class Recorder(StepParts):
     def admitted(self, index: int, now_ps: int, hit_tokens: int, *, resumed: bool) -> None:
         """A request enters the running list with a hit."""
         if resumed:
+            self._preempted.discard(index)
             self.resume_hit_tokens[index] += hit_tokens
         else:
             self.first_scheduled_ps[index] = now_ps
@@ -153,6 +155,7 @@ class Recorder(StepParts):
     def preempted(self, index: int, now_ps: int, lost_tokens: int) -> None:
         """A request is put out and loses its computed tokens (0 where it is swapped)."""
         self._count(PREEMPTIONS, now_ps, 1)
+        self._preempted.add(index)
         self.preemptions[index] += 1
         self.lost_tokens[index] += lost_tokens
 
@@ -162,8 +165,9 @@ class Recorder(StepParts):
         self.num_swaps += 1
         self._count(SWAPPED_OUT, now_ps, num_blocks)
 
-    def swapped_in(self, now_ps: int, num_blocks: int) -> None:
-        """Blocks of a request come back from the host."""
+    def swapped_in(self, index: int, now_ps: int, num_blocks: int) -> None:
+        """A request runs again, and its blocks come back from the host."""
+        self._preempted.discard(index)
         self._count(SWAPPED_IN, now_ps, num_blocks)
 
     def copying(self, start_ps: int, end_ps: int) -> None:
@@ -206,12 +210,14 @@ class Recorder(StepParts):
     def aborted(self, index: int, now_ps: int) -> None:
         """The client gave a request up."""
         self.num_ended += 1
+        self._preempted.discard(index)
         self.status[index] = ABORTED
         self.finish_ps[index] = now_ps
 
     def finished(self, index: int, now_ps: int, output_tokens: int) -> None:
         """A request's last token is there."""
         self.num_ended += 1
+        self._preempted.discard(index)
         self.status[index] = FINISHED
         self.finish_ps[index] = now_ps
         self.output_tokens[index] = output_tokens

@@ -57,7 +57,8 @@ def series_table(
 ) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
     """Columns of the time windows, by name: mean requests and bytes, events and moved bytes.
 
-    The mean waiting requests by cause (``waiting_seats``, ...) add up to ``waiting``. Bytes are
+    The mean waiting requests by cause (``waiting_seats``, ...) add up to ``waiting``; those of them
+    that were preempted (``preempted_seats``, ...) add up to ``preempted``. Bytes are
     means by state and on the host, but those ``swapped_out`` and ``swapped_in`` are sums. Seconds
     by part of the steps (``weights_s``, ..., ``idle_s``) add up to ``seconds``.
     """
@@ -69,7 +70,10 @@ def series_table(
         "waiting": windows.waiting,
     }
     for cause, requests in windows.waiting_by_cause.items():
-        table[f"waiting_{cause.replace(' ', '_')}"] = requests
+        table[cause_column("waiting", cause)] = requests
+    table["preempted"] = np.sum([*windows.preempted_by_cause.values()], axis=0)
+    for cause, requests in windows.preempted_by_cause.items():
+        table[cause_column("preempted", cause)] = requests
     table["preemptions"] = _counts(recorder, PREEMPTIONS, windows)
     table["steps"] = _counts(recorder, STEPS, windows)
     for part, values_ps in recorder.parts_ps().items():
@@ -89,6 +93,11 @@ def series_table(
         table[column] = _counts(recorder, name, windows) * pool.block_bytes
     table["copying_share"] = windows.copying
     return table
+
+
+def cause_column(who: str, cause: str) -> str:
+    """Name of the column of those who wait for ``cause``; ``who``: ``waiting`` or ``preempted``."""
+    return f"{who}_{cause.replace(' ', '_')}"
 
 
 def _counts(recorder: Recorder, name: str, windows: Windows) -> NDArray[np.int64]:

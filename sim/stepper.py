@@ -266,7 +266,7 @@ class Stepper:
                 recorder.preempted(victim.index, now_ps, preemption.computed)
             self.memory.released(victim, preemption.computed, now_ps)
         for sequence, num_blocks, hit_tokens in step.swapped_in:
-            recorder.swapped_in(now_ps, num_blocks)
+            recorder.swapped_in(sequence.index, now_ps, num_blocks)
             sequence.last_block_ps = now_ps
             self._judge(sequence, hit_tokens)
 

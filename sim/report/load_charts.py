@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kvsim.sim.memory_shares import STATES
 from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
-from kvsim.sim.report.palette import BLUE, GREEN, ORANGE, PALE, PURPLE, STATE_LABELS, VERMILLION
+from kvsim.sim.report.palette import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SKY,
+    STATE_LABELS,
+    VERMILLION,
+)
+from kvsim.sim.run_tables import cause_column
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -25,6 +37,8 @@ _CAUSES: Final = {
     "admission rule": ("an admission rule", GREEN),
 }
 """What requests wait for, in words, and its colour."""
+_NOBODY: Final = 1e-9
+"""Requests: what rounding leaves of a difference."""
 
 
 def memory_chart(view: RunView) -> Chart:
@@ -44,15 +58,15 @@ def memory_chart(view: RunView) -> Chart:
 
 
 def queue_chart(view: RunView) -> Chart:
-    """Mean numbers of running requests, and of waiting ones by what they wait for."""
+    """Mean numbers of running requests, of preempted ones, and of new ones by what they wait for."""
     figure, series = new_figure(TIME, "requests"), view.series
-    words = []
+    if series["preempted"].any():
+        add_area(figure, view, numbers(series["preempted"]), "preempted, wait again", SKY)
     for cause in CAUSES:
-        column = f"waiting_{cause.replace(' ', '_')}"
+        new = series[cause_column("waiting", cause)] - series[cause_column("preempted", cause)]
         label, colour = _CAUSES[cause]
-        if series[column].any():
-            add_area(figure, view, numbers(series[column]), f"waiting for {label}", colour)
-            words.append(f"{label} {view.mean(column):.3g}")
+        if (new > _NOBODY).any():
+            add_area(figure, view, numbers(np.maximum(new, 0)), f"waiting for {label}", colour)
     line = {"color": BLUE, "width": 2}
     figure.add_scatter(
         x=view.middle_s, y=numbers(series["running"]), name="running", mode="lines", line=line
@@ -62,12 +76,23 @@ def queue_chart(view: RunView) -> Chart:
         for name in ("running", "waiting")
     )
     return Chart(
-        "Running and waiting requests",
+        "Running, waiting and preempted requests",
         figure,
-        "the areas add up to the queue, preempted requests included; the widest colour is what "
-        "binds. A queue that grows while requests arrive means overload.",
-        f"{counts}. Waiting for, in the mean: {', '.join(words) or 'nothing'}.",
+        "the areas add up to the queue: requests that were preempted, then new ones; the widest "
+        "colour is what binds. A queue that grows while requests arrive means overload.",
+        f"{counts}. {_causes_in_words(view, 'waiting', 'Waiting')}"
+        f"{_causes_in_words(view, 'preempted', 'Of them preempted')}",
     )
+
+
+def _causes_in_words(view: RunView, who: str, label: str) -> str:
+    """What the mean number of waiting, or of preempted, requests waits for; nothing for none."""
+    words = [
+        f"{_CAUSES[cause][0]} {mean:.3g}"
+        for cause in CAUSES
+        if (mean := view.mean(cause_column(who, cause)))
+    ]
+    return f"{label}, in the mean, for: {', '.join(words)}. " if words else f"{label}: none. "
 
 
 def add_area(

@@ -101,7 +101,7 @@ def test_host_memory_is_an_account_of_its_own(three_requests: Run3, pool: PoolSh
     before = summary_of(three_requests, pool)["memory"]
     recorder.swapped_out(1, 110 * MS, 5)
     recorder.host(110 * MS, 265 * MS, 5)
-    recorder.swapped_in(260 * MS, 4)
+    recorder.swapped_in(1, 260 * MS, 4)
     recorder.copying(110 * MS, 117 * MS)
     recorder.peak_host_blocks, recorder.num_host_full = 5, 2
     recorder.judged(swapped=True, right=True)

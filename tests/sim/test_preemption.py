@@ -100,6 +100,7 @@ def test_copies_before_the_step() -> None:
     assert sum(recorder.windows["host"]) == 2 * 4 * US  # from the call at 1 to the one at 5
     assert recorder.peak_host_blocks == 2
     assert recorder.waited_ps["blocks"] == 4 * US
+    assert sum(recorder.windows["preempted, blocks"]) == 4 * US  # it ran before
 
 
 def test_copies_beside_the_step() -> None:

@@ -110,7 +110,7 @@ def replayed(events: list[Event]) -> tuple[Recorder, Brute]:
             brute.stretches.append(("never", taken_ps, now_ps, slots))
         if event.num_out:
             recorder.swapped_out(0, now_ps, event.num_out)
-            recorder.swapped_in(now_ps, event.num_out)
+            recorder.swapped_in(0, now_ps, event.num_out)
             brute.counts += [(PREEMPTIONS, now_ps, 1)]
             brute.counts += [(name, now_ps, event.num_out) for name in (SWAPPED_OUT, SWAPPED_IN)]
         num_waiting, cause = event.num_waiting, event.cause

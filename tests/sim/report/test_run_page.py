@@ -61,3 +61,25 @@ def test_a_run_in_which_nothing_finished_has_a_page(make_run: Callable[..., Run]
     one = np.ones(1, dtype=np.int64)
     page = page_of(make_run(Trace("none", one * 0, one, one), Recorder(1)))
     assert "too short" in page
+
+
+def test_preempted_requests_are_a_layer_of_the_queue(make_run: Callable[..., Run]) -> None:
+    one, recorder = np.ones(3, dtype=np.int64), Recorder(3)
+    recorder.interval(0, 10**11, 64, 16, 10, 16, 1)
+    recorder.preempted(0, 10**11, 5)
+    recorder.queue(10**11, 3, "blocks")
+    recorder.interval(10**11, 3 * 10**11, 64, 16, 10, 16, 1)
+    recorder.queue(3 * 10**11, 2, "seats")
+    recorder.admitted(0, 3 * 10**11, 0, resumed=True)
+    recorder.queue(3 * 10**11, 2, "seats")
+    recorder.interval(3 * 10**11, 4 * 10**11, 64, 16, 10, 16, 1)
+    recorder.queue(4 * 10**11, 0)
+    run = make_run(Trace("three", one * 0, one, one), recorder)
+    curves = {curve.name: np.array(curve.y) for curve in run.plot.queue().data}
+    names = ["preempted, wait again", "waiting for a seat", "waiting for KV blocks"]
+    assert list(curves) == [*names, "running"]
+    assert curves[names[0]].max() == pytest.approx(1)
+    assert curves[names[2]].max() == pytest.approx(2)
+    assert sum(curves[name] for name in names) == pytest.approx(run.series["waiting"], rel=1e-4)
+    assert run.series["preempted"].to_numpy() @ run.series["seconds"] == pytest.approx(0.2)
+    assert "Of them preempted, in the mean, for: KV blocks 0.5" in page_of(run)
