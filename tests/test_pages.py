@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.page_kinds import PAGES
+from kvsim.sim.report.comparison_page import comparison_page
+from tests.page_kinds import PAGES, small_comparison
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,10 +171,48 @@ def print_out(browser: Browser) -> None:
         "return [...document.querySelectorAll('.plot')].map(p => p._fullLayout.width)"
     )
     assert max(widths) <= 700
+    assert overlapping_titles(browser) == []
     assert colours(browser)[0] == "rgb(255, 255, 255)"
     browser.ask("dispatchEvent(new Event('afterprint'))")
     assert colours(browser)[0] == "rgb(20, 23, 28)"
     browser.prefer("light")
+
+
+def overlapping_titles(browser: Browser) -> list[str]:
+    """Titles of panels that run into the next one's, in all figures."""
+    found: list[str] = browser.ask(
+        "return [...document.querySelectorAll('.plot')].flatMap(plot => {"
+        " const all = [...plot.querySelectorAll('.annotation-text')]"
+        "  .map(e => [e.textContent, e.getBoundingClientRect()]);"
+        " return all.filter(([, a], i) => all.some(([, b], k) => k != i"
+        "  && a.left < b.right + 8 && b.left < a.right + 8 && a.top < b.bottom && b.top < a.bottom))"
+        "  .map(([text]) => text); })"
+    )
+    return found
+
+
+def test_on_paper_titles_of_six_panels_stay_apart(browser: Browser, tmp_path: Path) -> None:
+    found, page = small_comparison(), tmp_path / "comparison.html"
+    rows = tuple(replace(row, name=f"{row.name}, rate x 16") for row in found.rows)
+    page.write_text("".join(comparison_page(replace(found, rows=rows))), "utf-8")
+    browser.open(page)
+    browser.ask("dispatchEvent(new Event('beforeprint'))")
+    browser.wait("document.querySelector('.plot')._fullLayout.width <= 700")
+    assert overlapping_titles(browser) == []
+    browser.ask("dispatchEvent(new Event('afterprint'))")
+
+
+def test_on_paper_no_heading_is_left_alone(
+    browser: Browser, written: dict[tuple[str, bool], Path]
+) -> None:
+    browser.open(written["comparison", False])
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    rules = browser.ask(
+        "return [...document.querySelectorAll('h2, .see')].map(e => getComputedStyle(e).breakAfter)"
+    )
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert len(rules) > 6
+    assert set(rules) == {"avoid"}
 
 
 def walk_by_keyboard(browser: Browser) -> None:

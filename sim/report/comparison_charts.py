@@ -27,6 +27,8 @@ _BAR_PX: Final = 24
 _PANEL_PX: Final = 90
 """Title, axis and space of a row of panels."""
 _ACROSS: Final = 3
+_TITLE_PX: Final = 13
+"""Letters of a panel's title: three of them have room beside each other on paper."""
 _ROOM: Final = 1.35
 """Of an axis against its longest bar: room for the number beside the bar."""
 _USERS: Final = (
@@ -137,7 +139,7 @@ def _multiples(
         horizontal_spacing=0.04,
         vertical_spacing=min(_PANEL_PX / height, 1 / max(down - 1, 1)),
     )
-    laid_out(figure, "", "", height=height)
+    laid_out(figure, "", "", height=height).update_annotations(font_size=_TITLE_PX)
     names = [escape(row.name) for row in rows]
     for place, panel in enumerate(panels):
         bars = _bars(panel, names)

@@ -71,8 +71,8 @@ def queue_chart(view: RunView) -> Chart:
     figure.add_scatter(
         x=view.middle_s, y=numbers(series["running"]), name="running", mode="lines", line=line
     )
-    counts = ", ".join(
-        f"{name} {view.mean(name):.4g} in the mean, {series[name].max():.4g} at most"
+    counts = "; ".join(
+        f"{name.capitalize()} {view.mean(name):.4g} in the mean, {series[name].max():.4g} at most"
         for name in ("running", "waiting")
     )
     return Chart(
@@ -81,7 +81,7 @@ def queue_chart(view: RunView) -> Chart:
         "the areas add up to the queue: requests that were preempted, then new ones; the widest "
         "colour is what binds. A queue that grows while requests arrive means overload.",
         f"{counts}. {_causes_in_words(view, 'waiting', 'Waiting')}"
-        f"{_causes_in_words(view, 'preempted', 'Of them preempted')}",
+        f"{_causes_in_words(view, 'preempted', 'Of them preempted')}".rstrip(),
     )
 
 
@@ -92,7 +92,7 @@ def _causes_in_words(view: RunView, who: str, label: str) -> str:
         for cause in CAUSES
         if (mean := view.mean(cause_column(who, cause)))
     ]
-    return f"{label}, in the mean, for: {', '.join(words)}. " if words else f"{label}: none. "
+    return f"{label}, in the mean, for: {', '.join(words)}. " if words else ""
 
 
 def add_area(

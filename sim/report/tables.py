@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.report.chart import scrollable
 
@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     """Text, or text and whether it is the best of its column."""
 
 
+_MANY: Final = 8
+"""Columns; more of them are printed in smaller letters."""
+
+
 def table_html(label: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """A table of plain text whose first column names the rows; a line break in a head breaks it."""
+    many = ' class="many"' if len(heads) > _MANY else ""
     top = "".join(f'<th scope="col">{_lines(head)}</th>' for head in heads)
     body = "".join(f"<tr>{_row(row)}</tr>\n" for row in rows)
     return scrollable(
-        f"<table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>", label
+        f"<table{many}>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>", label
     )
 
 
