@@ -12,6 +12,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
+from kvsim.sim.readable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -58,10 +60,16 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines, painted where standard output wants colour."""
+    """Print lines, painted where standard output wants colour; escape codes in names do nothing."""
+    lines = map(harmless, lines)
     if wants_colour(sys.stdout):
         lines = [painted(line) for line in lines]
     print("\n".join(lines))
+
+
+def harmless(text: str) -> str:
+    """Text whose lines can do nothing to a terminal but be read."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def paint(text: str, code: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 import os
 import re
 import sys
@@ -32,6 +33,7 @@ from kvsim.cli import (
     validate,
 )
 from kvsim.cli import list as list_command
+from kvsim.cli.colour import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; user errors become one sentence on stderr."""
     if sys.stderr is None:  # the caller closed it: else print would write to stdout
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for good
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that its encoding lacks is no reason
+        sys.stdout.reconfigure(errors="backslashreplace")  # to lose a run's table
     arguments = build_parser().parse_args(argv)
     handler = cast("Callable[[argparse.Namespace], int]", arguments.handler)
     try:
@@ -101,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("kvsim: stopped", file=sys.stderr)
         return 130
     except (MemoryError, ModuleNotFoundError, OSError, ValueError) as error:
-        print(f"kvsim: {_sentence(error)}", file=sys.stderr)
+        print(f"kvsim: {harmless(_sentence(error))}", file=sys.stderr)
         return 2
     return code
 

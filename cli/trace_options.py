@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsim.cli.colour import harmless
+
 if TYPE_CHECKING:
     import argparse
 
@@ -188,5 +190,5 @@ def read_with_options(
             words = MaxTokensRule.parse(text).words()
             trace.receipt.notes.append(f"max_tokens by rule {text}: {words}")
         for line in trace.receipt.lines():
-            print(line, file=sys.stderr)
+            print(harmless(line), file=sys.stderr)
     return trace

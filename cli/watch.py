@@ -17,6 +17,7 @@ import numpy as np
 
 from kvsim.cli.watch_panel import Clock, Snapshot, panel_lines
 from kvsim.sim.observer import Observer
+from kvsim.sim.readable import printable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -129,7 +130,7 @@ class Watch(Observer):
             return
         self._drawn_s = time.monotonic()
         size = shutil.get_terminal_size()
-        about = f"{self._trace.name}: {self._about}"
+        about = printable(f"{self._trace.name}: {self._about}")
         lines = panel_lines(
             self._snapshot,
             Clock(about, clock_s, self._span_s, self._speed or math.inf),

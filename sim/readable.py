@@ -1,13 +1,24 @@
-"""Numbers and durations as people read them."""
+"""Numbers, durations and names as people read them."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _ROUNDS_TO_1000: Final = 999.5
 _GIB: Final = 2**30
 _LEAST: Final = 0.095
 """Smallest amount of a unit that is shown in it."""
+_BREAKS: Final = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What commands a terminal, turns text round, or is no text: escape codes, halves of characters."""
+
+
+def printable(text: str) -> str:
+    """One line of text from outside, for a terminal or a picture: it can do nothing but be read."""
+    return _UNSEEN.sub("\ufffd", _BREAKS.sub(" ", text))
 
 
 def number(value: object, digits: int = 4) -> str:

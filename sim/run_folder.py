@@ -176,5 +176,16 @@ def _arrow(
         if isinstance(values, np.ndarray):
             arrays[name] = pa.array(values, from_pandas=True)
         else:
-            arrays[name] = pa.array(values, type=pa.string())
+            arrays[name] = _texts(values)
     return pa.table(arrays)
+
+
+def _texts(values: Sequence[str]) -> pa.Array:
+    """Names as they are; halves of characters, which UTF-8 lacks, as Python escapes them."""
+    import pyarrow as pa  # noqa: PLC0415 - only a saved run needs pyarrow
+
+    try:
+        return pa.array(values, type=pa.string())
+    except UnicodeEncodeError:
+        known = (text.encode("utf-8", "backslashreplace").decode("utf-8") for text in values)
+        return pa.array(list(known), type=pa.string())

@@ -185,7 +185,8 @@ def overlapping_titles(browser: Browser) -> list[str]:
         " const all = [...plot.querySelectorAll('.annotation-text')]"
         "  .map(e => [e.textContent, e.getBoundingClientRect()]);"
         " return all.filter(([, a], i) => all.some(([, b], k) => k != i"
-        "  && a.left < b.right + 8 && b.left < a.right + 8 && a.top < b.bottom && b.top < a.bottom))"
+        "  && a.left < b.right + 8 && b.left < a.right + 8"
+        "  && a.top < b.bottom && b.top < a.bottom))"
         "  .map(([text]) => text); })"
     )
     return found

@@ -182,14 +182,16 @@ def _write_parquet(trace: Trace, stream: _Sink) -> None:
     kinds = dict.fromkeys(("id", *TEXTS, "ends_by"), pa.string())
     kinds |= dict.fromkeys(_LISTS, pa.list_(pa.int64()))
     writer = None
-    for chunk in _chunks(trace):
-        if writer is None:
-            fields = [(name, kinds.get(name, pa.int64())) for name in chunk]
-            schema = pa.schema(fields, {METADATA_KEY: metadata_of(trace).to_json()})
-            writer = pq.ParquetWriter(stream, schema, compression="zstd")
-        writer.write_table(pa.table(chunk, schema=schema))
-    if writer is not None:
-        writer.close()
+    try:
+        for chunk in _chunks(trace):
+            if writer is None:
+                fields = [(name, kinds.get(name, pa.int64())) for name in chunk]
+                schema = pa.schema(fields, {METADATA_KEY: metadata_of(trace).to_json()})
+                writer = pq.ParquetWriter(stream, schema, compression="zstd")
+            writer.write_table(pa.table(chunk, schema=schema))
+    finally:
+        if writer is not None:
+            writer.close()
 
 
 _WRITERS: Final[dict[str, Callable[[Trace, _Sink], None]]] = {

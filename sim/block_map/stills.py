@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.block_map.looks import LIGHT
+from kvsim.sim.readable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def svg(scene: Scene) -> str:
         weight = ' font-weight="600"' if text.bold else ""
         parts.append(
             f'<text x="{text.x}" y="{text.y}" font-size="{text.size}" fill="{text.fill}"'
-            f'{weight} text-anchor="{text.anchor}">{escape(text.text)}</text>'
+            f'{weight} text-anchor="{text.anchor}">{escape(printable(text.text))}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -78,7 +79,7 @@ def image(scene: Scene, scale: int = 1) -> Image.Image:
         place = (text.x * scale, text.y * scale)
         anchor = "ls" if text.anchor == "start" else "rs"
         font = _font(text.size * scale)
-        draw.text(place, text.text, fill=text.fill, font=font, anchor=anchor)
+        draw.text(place, printable(text.text), fill=text.fill, font=font, anchor=anchor)
     return picture
 
 

@@ -58,7 +58,7 @@ def memory_chart(view: RunView) -> Chart:
 
 
 def queue_chart(view: RunView) -> Chart:
-    """Mean numbers of running requests, of preempted ones, and of new ones by what they wait for."""
+    """Mean numbers of running, of preempted, and of new requests by what they wait for."""
     figure, series = new_figure(TIME, "requests"), view.series
     if series["preempted"].any():
         add_area(figure, view, numbers(series["preempted"]), "preempted, wait again", SKY)

@@ -37,8 +37,14 @@ class Head(NamedTuple):
 def page(head: Head, blocks: Iterable[Block], *, drawn_by: str | None = None) -> Iterator[str]:
     """Parts of a page, in order; the same blocks give the same text.
 
-    ``drawn_by``: a script of its own for pages without charts, which then need no plotly.
+    ``drawn_by``: a script of its own for pages without charts, which then need no plotly. Halves of
+    characters, which names of files and JSON can hold and UTF-8 cannot, become question marks.
     """
+    for part in _parts(head, blocks, drawn_by):
+        yield part.encode("utf-8", "replace").decode("utf-8")
+
+
+def _parts(head: Head, blocks: Iterable[Block], drawn_by: str | None) -> Iterator[str]:
     drawing, script = drawn_by or _plotly(), _asset("page.js")
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

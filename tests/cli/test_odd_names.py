@@ -1,0 +1,124 @@
+"""Names that a terminal would obey, or that are no text: runs, pages and pictures bear them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+from xml.dom import minidom
+
+import pandas as pd
+import pytest
+
+from kvsim.sim.readable import printable
+from kvsim.sim.run_place import BLOCK_MAP, REPORT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OBEYED = "\x1b[2J\x07\x00\x08\u202e\n\t"
+COMMANDS = set("\x1b\x07\x00\x08\u202e\t")
+HALF = "\ud800"
+
+
+def write_trace(path: Path, name: str) -> None:
+    rows = [
+        {
+            "id": f"{name}{row}",
+            "arrival_ns": row * 10**7,
+            "prompt_tokens": 400,
+            "output_tokens": 9,
+            "session": name,
+        }
+        for row in range(20)
+    ]
+    head = {"kvsim_trace": {"version": 1, "name": name, "keep_zero": True}}
+    path.write_text("\n".join(map(json.dumps, [head, *rows])), encoding="utf-8")
+
+
+def kvsim(folder: Path, *words: str, encoding: str = "utf-8") -> str:
+    """Both outputs of a command that must work, as a terminal would get them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kvsim.cli", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    text = done.stdout.decode(encoding, "replace")
+    assert done.returncode == 0, text
+    assert "Traceback" not in text
+    return text
+
+
+@pytest.mark.parametrize("name", [OBEYED, HALF])
+def test_a_run_and_its_pictures(tmp_path: Path, name: str) -> None:
+    write_trace(tmp_path / "odd.jsonl", name)
+    words = ["simulate", "odd.jsonl", "--kv-memory=1GiB", "--record=blocks", "--out=run"]
+    said = kvsim(tmp_path, *words, "--perfetto=timeline.json")
+    said += kvsim(tmp_path, "report", "run", "--block-map", "--svg=a.svg", "--png=a.png")
+    assert not set(said) & COMMANDS
+    ids = pd.read_parquet(tmp_path / "run" / "requests.parquet")["request"]
+    assert ids.is_unique
+    if name != HALF:
+        assert ids[3] == f"{name}3", "programs get names as they are"
+    minidom.parse(str(tmp_path / "a.svg"))
+    json.loads((tmp_path / "timeline.json").read_text("utf-8"))
+    for page in (REPORT, BLOCK_MAP):
+        (tmp_path / "run" / page).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", [OBEYED, HALF])
+def test_a_comparison(tmp_path: Path, name: str) -> None:
+    write_trace(tmp_path / "odd.jsonl", name)
+    words = ["compare", "odd.jsonl", "--kv-memory=1GiB", "--allocators=paged,prefix"]
+    said = kvsim(tmp_path, *words, "--out=compared", "--jobs=1")
+    assert not set(said) & COMMANDS
+    (tmp_path / "compared" / REPORT).read_text("utf-8")
+
+
+def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.jsonl"
+    write_trace(plain, "plain")
+    try:
+        plain.rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b.jsonl"))
+    except OSError:
+        pytest.skip("file names are text here")
+    said = kvsim(tmp_path, "simulate", "\udcff\x1b.jsonl", "--kv-memory=1GiB", "--out=run")
+    assert "\x1b" not in said
+    assert "sha256" in (tmp_path / "run" / REPORT).read_text("utf-8")
+
+
+def test_a_terminal_without_the_letters_of_a_name(tmp_path: Path) -> None:
+    write_trace(tmp_path / "odd.jsonl", "\u8ffd\u8e2a")
+    words = ["simulate", "odd.jsonl", "--kv-memory=1GiB", "--out=run"]
+    assert "\\u8ffd\\u8e2a" in kvsim(tmp_path, *words, encoding="latin-1")
+
+
+def test_a_fault_says_the_name_and_does_nothing_else(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kvsim.cli", "simulate", "\x1b[2Jabsent.csv"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain \u8ffd\u8e2a \U0001f600 \u00a0", "plain \u8ffd\u8e2a \U0001f600 \u00a0"),
+        ("a\nb\tc\u2028d", "a b c d"),
+        ("\x1b[31m\x9b\x7f", "\ufffd[31m\ufffd\ufffd"),
+        ("\u202eabc\u2066", "\ufffdabc\ufffd"),
+        ("\ud83d and \udcff", "\ufffd and \ufffd"),
+    ],
+)
+def test_printable(text: str, shown: str) -> None:
+    assert printable(text) == shown
