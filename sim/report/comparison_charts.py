@@ -91,10 +91,12 @@ def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Fig
     return figure.update_xaxes(title_text="% of the pool", row=-(-len(panels) // _ACROSS))
 
 
-def users_chart(rows: Sequence[Row]) -> Chart:
-    """Latencies, rates, hits: one panel a metric that some run has."""
+def users_chart(rows: Sequence[Row]) -> Chart | str:
+    """Latencies, rates, hits: a panel for each that some run has; a sentence where none has any."""
     lines = {line.label: line for line in table_lines(rows)}
     shown = [line for name in _USERS if any((line := lines[name]).values)]
+    if not shown:
+        return "What users see: nothing, for no request was served."
     winners = []
     for line in shown:
         names = [row.name for row, (_, best) in zip(rows, line.cells(), strict=True) if best]

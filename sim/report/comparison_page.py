@@ -49,7 +49,8 @@ def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Blo
     if published is not None:
         yield from _published(published)
     yield memory_chart(rows, "six" if published is None else "sosp23")
-    yield users_chart(rows)
+    users = users_chart(rows)
+    yield bullets("Nothing to draw", (users,)) if isinstance(users, str) else users
     yield from rate_charts(rows)
     seen = sorted((line for line in lines if not line.section), key=lambda x: x.label != "verdict")
     yield _heading(

@@ -23,15 +23,23 @@ class ComparisonPlots:
         return comparison_charts.memory_chart(self._rows).figure
 
     def users(self) -> go.Figure:
-        """Latencies, rates and hits, one panel a metric, one bar a run, the best marked."""
-        return comparison_charts.users_chart(self._rows).figure
+        """Latencies, rates and hits, one panel a metric, one bar a run, the best marked.
+
+        Raises ``ValueError`` where no request was served.
+        """
+        chart = comparison_charts.users_chart(self._rows)
+        if isinstance(chart, str):
+            raise ValueError(f"there is nothing to draw: {chart}")
+        return chart.figure
 
     def rates(self) -> go.Figure:
         """Goodput, or the sustained rate, against the rate of arrivals.
 
-        Raises ``ValueError`` where only one rate was run.
+        Raises ``ValueError`` where only one rate was run, or nothing was served.
         """
         charts = rate_charts.rate_charts(self._rows)
         if not charts:
-            raise ValueError("there is nothing to draw: only one rate was run")
+            raise ValueError(
+                "there is nothing to draw: only one rate was run, or no request was served"
+            )
         return charts[0].figure

@@ -34,7 +34,7 @@ def run_facts(run: Run) -> Iterator[tuple[str, str]]:
 def trace_text(name: str, num_requests: int, sha256: str) -> str:
     """Name, size and digest of a trace."""
     digest = f", sha256 {sha256[:16]}" if sha256 else ""
-    return f"{name}, {num_requests:,} requests{digest}"
+    return f"{name}, {num_requests:,} request{'s' * (num_requests != 1)}{digest}"
 
 
 def rules_text(preset: object, verified: str | None) -> str:

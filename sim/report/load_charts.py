@@ -8,6 +8,7 @@ import numpy as np
 
 from kvsim.sim.memory_shares import STATES
 from kvsim.sim.queue_clock import CAUSES
+from kvsim.sim.readable import amount
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.palette import (
@@ -53,7 +54,7 @@ def memory_chart(view: RunView) -> Chart:
         "KV memory by state",
         figure,
         "the six states add up to the pool; whatever is not token holds no token of a request.",
-        f"Of {pool_bytes / GIB:.2f} GiB, mean over the run: {shares}.",
+        f"Of {amount(pool_bytes)}, mean over the run: {shares}.",
     )
 
 
@@ -71,7 +72,7 @@ def queue_chart(view: RunView) -> Chart:
     figure.add_scatter(
         x=view.middle_s, y=numbers(series["running"]), name="running", mode="lines", line=line
     )
-    counts = "; ".join(
+    counts = ". ".join(
         f"{name.capitalize()} {view.mean(name):.4g} in the mean, {series[name].max():.4g} at most"
         for name in ("running", "waiting")
     )

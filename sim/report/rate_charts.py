@@ -23,9 +23,13 @@ _X: Final = "arrivals (requests/s)"
 
 
 def rate_charts(rows: Sequence[Row]) -> list[Chart]:
-    """Goodput (without limits: the sustained rate) and TTFT against arrivals; none for one rate."""
+    """Goodput (without limits: the sustained rate) and TTFT against arrivals.
+
+    None for one rate, and none where nothing was served.
+    """
     curves = _curves(rows)
-    if all(len(curve) < 2 for curve in curves.values()):
+    served = any(row.metrics["ttft_s_p99"] is not None for row in rows)
+    if not served or all(len(curve) < 2 for curve in curves.values()):
         return []
     limits = any(row.metrics[_GOODPUT] is not None for row in rows)
     return [_served_chart(curves, limits=limits), _ttft_chart(curves)]

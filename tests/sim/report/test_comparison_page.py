@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kvsim.sim.compared_scenarios import allocator_scenarios
@@ -13,6 +14,7 @@ from kvsim.sim.comparison_presets import Published, PublishedLine, PublishedTabl
 from kvsim.sim.report.comparison_charts import states_figure
 from kvsim.sim.report.comparison_page import comparison_page
 from kvsim.traces import bundled_path, read_trace
+from kvsim.traces.trace import Trace
 
 EVIL = '<img src=x onerror="alert(1)">'
 
@@ -88,3 +90,15 @@ def test_published_numbers_stand_beside_ours(result: Comparison) -> None:
     assert "Beside the paper &lt;1&gt;" in page
     assert '<th scope="row">max</th><td>paper</td><td>20.4</td><td>1 to 2</td><td>-</td>' in page
     assert "<td>difference</td><td>-0.05</td><td>-</td><td>-</td>" in page
+
+
+def test_a_comparison_in_which_nothing_was_served_has_a_page() -> None:
+    ones = np.ones(3, dtype=np.int64)
+    trace = Trace("too long", np.arange(3) * 10**9, ones * 10**6, ones)
+    result = compare(trace, allocator_scenarios("paged,prefix"), jobs=1, rate_scale=["1", "2"])
+    page = page_of(result)
+    assert "no request was served" in page
+    assert "4 runs compared" in page
+    assert "against arrival rate" not in page, "no winner where nobody serves"
+    with pytest.raises(ValueError, match="no request was served"):
+        result.plot.users()
