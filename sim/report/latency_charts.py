@@ -88,7 +88,8 @@ def course_chart(view: RunView) -> Chart | str:
         figure,
         "flat curves are a system at rest; p99 that leaves p50 behind is a queue that only some "
         "requests stand in.",
-        f"Over {len(parts)} stretch{'es' * (len(parts) > 1)} of arrivals. Worst TTFT {seconds(float(worst_s))}, of "
+        f"Over {len(parts)} stretch{'es' * (len(parts) > 1)} of arrivals. "
+        f"Worst TTFT {seconds(float(worst_s))}, of "
         f"requests that came around {part:.4g} s. ITL is in the distributions only: gaps between "
         "tokens are not kept by request.",
     )
