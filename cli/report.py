@@ -126,15 +126,11 @@ def _animate(picture: Picture, path: Path, name: str) -> None:
 
 def _write(name: str | None, save: Callable[[Path], object]) -> None:
     """Write under a temporary name, then rename, and tell."""
-    from kvsim.sim.run_place import draft_name
+    from kvsim.sim.run_place import drafted
 
     if name is None:
         return
     path = Path(name)
-    draft = path.with_name(draft_name(path.name))
-    try:
+    with drafted(path) as draft:
         save(draft)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
     print(path)

@@ -63,14 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(places: Places, host: str, port: int) -> None:
     """Refuse before anything starts what would fail later."""
+    from kvsim.sim.run_place import check_writable
+
     if find_spec("streamlit") is None:
         raise ValueError("kvsim ui needs Streamlit: pip install 'kvsim[ui]'")
     if not 1 <= port <= _LAST_PORT:
         raise ValueError(f"--port is {port}; allowed are 1 to {_LAST_PORT}")
     if not places.root.is_dir():
         raise ValueError(f"--root {places.root} is no folder")
-    if places.out.exists() and not places.out.is_dir():
-        raise ValueError(f"--out {places.out} is a file; it must be a folder, or absent")
+    check_writable(places.out)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

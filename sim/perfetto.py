@@ -15,7 +15,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.memory_shares import STATES
-from kvsim.sim.run_place import draft_name
+from kvsim.sim.run_place import drafted
 from kvsim.sim.run_tables import series_table
 from kvsim.sim.timeline import QUEUED
 
@@ -45,17 +45,12 @@ def write_perfetto(run: Run, timeline: Timeline, path: Path) -> None:
     OSError
         Where it cannot be written.
     """
-    draft = path.with_name(draft_name(path.name))
-    try:
-        with draft.open("wb") as raw:
-            if path.name.endswith(".gz"):  # no name and no time inside: same run, same bytes
-                with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
-                    _write(run, timeline, io.TextIOWrapper(packed, "utf-8", newline="\n"))
-            else:
-                _write(run, timeline, io.TextIOWrapper(raw, "utf-8", newline="\n"))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with drafted(path) as draft, draft.open("wb") as raw:
+        if path.name.endswith(".gz"):  # no name and no time inside: same run, same bytes
+            with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+                _write(run, timeline, io.TextIOWrapper(packed, "utf-8", newline="\n"))
+        else:
+            _write(run, timeline, io.TextIOWrapper(raw, "utf-8", newline="\n"))
 
 
 def drawn(run: Run, timeline: Timeline) -> str:

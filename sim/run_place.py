@@ -39,6 +39,29 @@ def draft_name(name: str) -> str:
     return f".{name}.part"
 
 
+@contextmanager
+def drafted(path: Path) -> Generator[Path]:
+    """Name to write a file under: renamed to ``path`` at the end, gone where the block fails.
+
+    A reader of ``path`` never meets half a file.
+
+    Raises
+    ------
+    OSError
+        Where the block or the renaming raises one; it names ``path``.
+    """
+    draft = path.with_name(draft_name(path.name))
+    try:
+        yield draft
+        draft.replace(path)
+    except OSError as error:
+        text = f"{path} cannot be written: {error.strerror or error}"
+        raise OSError(error.errno, text) from error
+    finally:
+        with suppress(OSError):  # on a disk that may not be written
+            draft.unlink(missing_ok=True)
+
+
 _OURS: Final = frozenset(name for file in (*FILES, *ASKED_FOR) for name in (file, draft_name(file)))
 """What a run that was killed while it wrote may leave behind."""
 _ROW_BLOCKS: Final = re.compile(r"blocks-[0-9]+\.parquet|\.blocks-[0-9]+\.parquet\.part")
@@ -55,7 +78,7 @@ def check_run_folder(folder: Path) -> None:
     ValueError
         With the folder's name and the remedy.
     """
-    _check_place(folder)
+    check_writable(folder)
     if not folder.exists():
         return
     foreign = (folder / MANIFEST).exists() or any(p.name not in _OURS for p in folder.iterdir())
@@ -73,7 +96,7 @@ def check_comparison_folder(folder: Path, schema: str) -> None:
     ValueError
         With the folder's name and the remedy.
     """
-    _check_place(folder)
+    check_writable(folder)
     if not folder.exists():
         return
     ours = {name for file in (REPORT, COMPARISON, BLOCK_MAP) for name in (file, draft_name(file))}
@@ -85,7 +108,14 @@ def check_comparison_folder(folder: Path, schema: str) -> None:
         )
 
 
-def _check_place(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
+    """Refuse a place where no folder can be made, or that cannot be written.
+
+    Raises
+    ------
+    ValueError
+        With the folder's name and the remedy.
+    """
     nearest = folder
     while not nearest.exists():
         if nearest.is_symlink():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.run_place import draft_name
+from kvsim.sim.run_place import drafted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,12 +20,15 @@ def check_page_place(path: Path) -> None:
 
 
 def write_page(parts: Iterable[str], path: Path) -> None:
-    """Write under a temporary name in the same folder, then rename over ``path``."""
+    """Write under a temporary name in the same folder, then rename over ``path``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`check_page_place`.
+    OSError
+        Where it cannot be written; it names the page.
+    """
     check_page_place(path)
-    draft = path.with_name(draft_name(path.name))
-    try:
-        with draft.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(parts)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with drafted(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(parts)
