@@ -118,7 +118,7 @@ def _sentence(error: Exception) -> str:
         package = (error.name or "").partition(".")[0]
         if package in ("", "kvsim"):
             raise error
-        return f"this needs {package}, which is not installed here"
+        return f"this needs {package}, which is not installed here: pip install {package}"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}"

@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(places: Places, host: str, port: int) -> None:
     """Refuse before anything starts what would fail later."""
+    from kvsim.cli.ui_places import is_text
     from kvsim.sim.run_place import check_writable
 
     if find_spec("streamlit") is None:
@@ -72,6 +73,9 @@ def _check(places: Places, host: str, port: int) -> None:
     if not places.root.is_dir():
         raise ValueError(f"--root {places.root} is no folder")
     check_writable(places.out)
+    for option, folder in (("--root", places.root), ("--out", places.out)):
+        if not is_text(str(folder.resolve())):
+            raise ValueError(f"{option} {folder} has a name that no page can show; rename it")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -41,14 +41,15 @@ class Places:
     def trace_names(self) -> list[str]:
         """Names, relative to the root, of files that may be traces, in order.
 
-        Hidden files and folders are left out, and so is what a link leads to outside the root.
+        Left out are hidden files and folders, what a link leads to outside the root, and names that
+        are no text, which no page can show.
         """
         names: list[str] = []
         for folder, folders, files in os.walk(self.root):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(files):
                 path = Path(folder, name)
-                if not name.startswith(".") and _looks_like_trace(name) and self._inside(path):
+                if _looks_like_trace(name) and is_text(str(path)) and self._inside(path):
                     names.append(path.relative_to(self.root).as_posix())
                 if len(names) == MOST_TRACES:
                     return names
@@ -99,7 +100,18 @@ class Places:
             return False
 
 
+def is_text(name: str) -> bool:
+    """Whether a name of a file can be shown: Linux allows any bytes."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _looks_like_trace(name: str) -> bool:
+    if name.startswith("."):
+        return False
     for packed in PACKED:
         name = name.removesuffix(packed)
     return name.endswith(SUFFIXES)

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.cli.colour import BOLD, STATE_COLOURS, paint, painted, wants_colour
+from kvsim.cli.colour import STATE_COLOURS, paint, painted, wants_colour
 from kvsim.cli.sparkline import ASCII, BLOCKS, can_print, sparkline
 from kvsim.sim.readable import number, seconds
 
@@ -105,9 +105,9 @@ def panel_lines(now: Snapshot, clock: Clock, history: Sequence[float], *, width:
     lines = [f"{label:<{_LABEL}}{text}"[:width] for label, text in rows]
     if is_painted:
         lines = [painted(line) for line in lines]
-    bar = state_bar(now.states, width - _LABEL, glyphs, is_painted=is_painted)
-    title = paint("KV pool", BOLD) if is_painted else "KV pool"
-    pool = f"{title}{' ' * (_LABEL - len('KV pool'))}{bar}"
+    bar = state_bar(now.states, max(width - _LABEL, 0), glyphs, is_painted=is_painted)
+    title = f"{'KV pool':<{_LABEL}}"[:width]
+    pool = f"{painted(title) if is_painted else title}{bar}"
     legend = _legend(now.states, width, glyphs, is_painted=is_painted)
     return [clock.about[:width], *lines[:-1], pool, *legend, lines[-1]]
 

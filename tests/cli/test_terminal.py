@@ -151,10 +151,12 @@ def test_ctrl_c_gives_the_cursor_back() -> None:
     assert time.monotonic() - before_s < 60, "it does not wait for the slow clock"
 
 
-def test_the_panel_fits_a_small_terminal() -> None:
-    shown = on_terminal(*FEW, "--watch", "--watch-speed", "max", COLUMNS="40", LINES="6")
+@pytest.mark.parametrize("columns", [40, 20, 9])
+def test_the_panel_fits_a_small_terminal(columns: int) -> None:
+    size = {"COLUMNS": str(columns), "LINES": "12"}
+    shown = on_terminal(*FEW, "--watch", "--watch-speed", "max", **size)
     for line in ESCAPES.sub("", shown.rpartition(SHOW)[0]).splitlines():
-        assert len(line) <= 39
+        assert len(line) < columns
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,14 @@ def test_traces_are_offered_by_their_names_below_the_root(places: Places) -> Non
     assert places.trace("deep/b.csv") == places.root / "deep" / "b.csv"
 
 
+def test_names_that_no_page_can_show_are_left_out(places: Places) -> None:
+    try:
+        (places.root / "\udcff.csv").write_text("")
+    except OSError:
+        pytest.skip("file names are text here")
+    assert places.trace_names() == ["a.jsonl.gz", "deep/b.csv"]
+
+
 def test_a_large_folder_is_cut(places: Places) -> None:
     for number in range(MOST_TRACES + 5):
         (places.root / f"{number}.csv").write_text("")

@@ -96,6 +96,7 @@ def test_the_command_refuses_before_it_serves(
             (["--port", "0"], "--port is 0; allowed are 1 to 65535"),
             (["--root", str(tmp_path / "none")], "is no folder"),
             (["--out", str(tmp_path / "file")], "is a file; --out needs a folder"),
+            (["--out", str(tmp_path / "\udcff")], "a name that no page can show"),
             (["--port", str(port)], "try another --port"),
             (["--host", "300.1.1.1"], "cannot listen on 300.1.1.1"),
         ):
