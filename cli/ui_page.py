@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from kvsim.sim.catalogue import KINDS
 from kvsim.sim.compared_scenarios import ALIASES
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.preset import preset_names
+from kvsim.sim.readable import printable
 from kvsim.sim.report.comparison_charts import states_figure
 from kvsim.sim.run_place import BLOCK_MAP, REPORT
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 FEW_REQUESTS = 300
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 FIRST_ALLOCATORS = ("orca-max", "paged", "prefix")
 
 
@@ -33,7 +36,7 @@ def form(places: Places) -> Choices | None:
     """Return what was chosen, once run is pressed."""
     names = places.trace_names()
     if not names:
-        st.error(f"No traces below {places.root}: start kvsim ui with --root FOLDER.")
+        st.error(literal(f"No traces below {places.root}: start kvsim ui with --root FOLDER."))
         st.stop()
     with st.form("choices", border=False):
         trace = st.selectbox("Trace", names, index=_first(names, "chat"))
@@ -71,6 +74,11 @@ def _first(names: list[str], wanted: str) -> int:
     return names.index(wanted) if wanted in names else next(iter(holding), 0)
 
 
+def literal(text: str) -> str:
+    """Text from outside as Markdown that shows it as it is: no picture is fetched, no link made."""
+    return _PUNCTUATION.sub(r"\\\g<0>", printable(text))
+
+
 def run(choices: Choices, places: Places) -> None:
     """Compare with a progress bar and the pool as it fills; keep the result for clicks to come."""
     st.session_state.pop("shown", None)
@@ -89,11 +97,11 @@ def run(choices: Choices, places: Places) -> None:
     try:
         result = compare_chosen(choices, places, folder, told, watched)
     except (ValueError, OSError) as error:
-        st.error(str(error))
+        st.error(literal(str(error)))
+        return
+    finally:  # also where another click, or the end of the visit, stops this script
         with suppress(OSError):  # it holds something
             folder.rmdir()
-        return
-    finally:
         bar.empty()
         pool.empty()
     st.session_state["shown"] = (result, folder, choices.command(folder))

@@ -6,9 +6,11 @@ import json
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
 
 import pytest
 
+from kvsim.cli import ui_page
 from kvsim.cli.main import main
 from kvsim.cli.ui_places import Places
 from kvsim.cli.ui_run import Choices, compare_chosen
@@ -82,6 +84,33 @@ def test_what_cannot_be_used_is_one_sentence(
 ) -> None:
     with pytest.raises(ValueError, match=told):
         compare_chosen(choices, places, tmp_path, lambda *_: None)
+
+
+class Stop(BaseException):
+    """How Streamlit ends a script that another click makes useless."""
+
+
+def test_a_run_that_is_stopped_leaves_no_folder(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ui_page, "st", MagicMock())
+    monkeypatch.setattr(ui_page, "compare_chosen", MagicMock(side_effect=Stop))
+    with pytest.raises(Stop):
+        ui_page.run(CHOICES, places)
+    assert list(places.out.iterdir()) == []
+
+
+def test_what_a_file_says_is_no_markdown(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = ValueError("line 2: prompt_tokens is '![x](http://other.site/x.png)' :red[no] $1$ \x1b")
+    page = MagicMock()
+    monkeypatch.setattr(ui_page, "st", page)
+    monkeypatch.setattr(ui_page, "compare_chosen", MagicMock(side_effect=told))
+    ui_page.run(CHOICES, places)
+    (shown,) = page.error.call_args.args
+    assert r"\!\[x\]\(http\:\/\/other\.site" in shown
+    assert r"\:red\[no\] \$1\$" in shown
+    assert "\x1b" not in shown
+    assert list(places.out.iterdir()) == []
 
 
 def test_the_command_refuses_before_it_serves(
