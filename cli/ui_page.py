@@ -75,7 +75,7 @@ def _first(names: list[str], wanted: str) -> int:
 
 
 def literal(text: str) -> str:
-    """Text from outside as Markdown that shows it as it is: nothing is fetched, nothing is styled."""
+    """Text from outside as Markdown that shows it as it is: nothing is fetched or styled."""
     return _PUNCTUATION.sub(r"\\\g<0>", printable(text))
 
 

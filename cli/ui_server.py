@@ -73,6 +73,8 @@ def serve(places: Places, host: str, port: int) -> None:
     OSError
         Where the port is taken.
     """
+    import logging
+
     import uvicorn
     from starlette.middleware import Middleware
     from starlette.responses import FileResponse, Response
@@ -92,4 +94,7 @@ def serve(places: Places, host: str, port: int) -> None:
         routes=[Route("/runs/{run}/{name}", file_of_run)],
         middleware=[Middleware(OwnSiteOnly, hosts=hosts, port=port)],
     )
+    # who presses Ctrl-C twice wants the end, not uvicorn's account of what was cut off by it
+    errors = logging.getLogger("uvicorn.error")
+    errors.addFilter(lambda record: "CancelledError" not in record.getMessage())
     uvicorn.run(app, host=host, port=port, log_level="warning")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -64,6 +65,27 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path
     finally:
         process.terminate()
         process.wait(_PATIENCE_S)
+
+
+def test_ctrl_c_twice_is_the_end_without_a_word(tmp_path: Path) -> None:
+    port = _free_port()
+    words = ["ui", "--no-browser", f"--port={port}", f"--root={tmp_path}"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kvsim.cli", *words], cwd=tmp_path, stdout=log, stderr=log
+        )
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            _status(port, "/_stcore/health")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.002)
+    assert process.wait(_PATIENCE_S) in {0, 130}
+    assert (tmp_path / "log").read_text().count("\n") == 2
 
 
 def test_a_comparison_by_clicks(served: tuple[int, Path], browser: Browser) -> None:
