@@ -1,4 +1,4 @@
-"""Decode attention over block tables, against float64 on fresh inputs; unused memory is nan."""
+"""Attention over block tables, against float64 on fresh inputs; unused memory is nan."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kvsim.kernels.decode_attention import contiguous_decode, decode_attention, implementation
+from kvsim.kernels.mixed_attention import mixed_attention
 from kvsim.kernels.paged_cache import gather_kv, make_cache, slots_of, write_kv
 from kvsim.kernels.prefill_attention import attention_reference
 
@@ -102,6 +103,25 @@ def test_in_half_precision(rng: torch.Generator, device: torch.device, dtype: to
     batch = make_paged(rng, [40, 300], dtype=dtype, device=device)
     ours = decode_attention(batch.query, batch.cache, batch.tables, batch.lengths)
     assert_close(ours, expected(batch), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())))
+def test_chunks_beside_decodes(
+    rng: torch.Generator, device: torch.device, shape: dict[str, Any], dtype: torch.dtype
+) -> None:
+    """Two decodes, a chunk over a past, a whole prompt."""
+    counts, lengths = [1, 20, 1, 67], [130, 33, 16, 67]
+    batch = make_paged(rng, lengths, dtype=dtype, device=device, **shape)
+    query = torch.randn(sum(counts), *batch.query.shape[1:], generator=rng).to(batch.query)
+    ours = mixed_attention(query, batch.cache, batch.tables, batch.lengths, counts)
+    rows = [
+        attention_reference(chunk, key, value)
+        for chunk, key, value in zip(
+            torch.split(query, counts), batch.keys, batch.values, strict=True
+        )
+    ]
+    assert_close(ours, torch.cat(rows), dtype)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is for machines without GPU")
