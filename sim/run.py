@@ -24,6 +24,7 @@ from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
 from kvsim.sim.users import check_users, fair_note
 from kvsim.traces.answers import parents_of
+from kvsim.traces.counted import counted
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
 
@@ -64,7 +65,9 @@ class Run:
     def __repr__(self) -> str:
         """One line; the generated form would print the whole trace."""
         names = self.scenario.preset, self.scenario.model.name, self.scenario.hardware.name
-        return f"<Run of {self.trace.name}, {len(self.trace):,} requests: {', '.join(names)}>"
+        return (
+            f"<Run of {self.trace.name}, {counted(len(self.trace), 'request')}: {', '.join(names)}>"
+        )
 
     def _repr_html_(self) -> str:
         from kvsim.sim.report.notebook import run_html  # noqa: PLC0415 - only notebooks ask
@@ -130,9 +133,10 @@ class Run:
         lost = np.where(finished, trace.output_tokens - generated, 0)
         if lost.any():
             notes.append(
-                f"{np.count_nonzero(lost):,} answers were cut short, by {lost.sum():,} tokens in "
-                f"all: max_model_len {self.setup.config.max_model_len:,} or max_tokens leaves no "
-                "room for them"
+                f"{counted(int(np.count_nonzero(lost)), 'answer was', 'answers were')} cut "
+                "short, by "
+                f"{counted(int(lost.sum()), 'token')} in all: max_model_len "
+                f"{self.setup.config.max_model_len:,} or max_tokens leaves no room for them"
             )
         return notes
 
@@ -147,7 +151,8 @@ class Run:
             else "each sample is a request of its own"
         )
         return [
-            f"{several:,} requests ask for several answers, all as long as the trace says: {how}"
+            f"{counted(several, 'request asks', 'requests ask')} for several answers, all as "
+            f"long as the trace says: {how}"
         ]
 
     @property
