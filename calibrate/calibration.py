@@ -18,6 +18,7 @@ from kvsim.calibrate.measure.device import (
     find_device,
 )
 from kvsim.calibrate.measure.estimate import probe, seconds_in_all, seconds_of
+from kvsim.calibrate.measure.heap import keep_heap
 from kvsim.calibrate.measure.points import Limits, copies, grid, hold_outs, layouts
 from kvsim.calibrate.measure.raw_points import RawPoints, point_of
 from kvsim.calibrate.measure.session import Rules, run_session
@@ -175,6 +176,7 @@ def plan_calibration(wish: Wish) -> Calibration:
     that is none.
     """
     device = find_device(wish.device)
+    keep_heap()
     facts = facts_of(device)
     model = load_model(wish.model or DEFAULT_MODELS[device.type])
     shape = decoder_shape(model, wish.tp)
