@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
@@ -11,6 +11,9 @@ from kvsim.kernels.decode_attention import contiguous_decode, decode_attention, 
 from kvsim.kernels.mixed_attention import mixed_attention
 from kvsim.kernels.paged_cache import gather_kv, make_cache, slots_of, write_kv
 from kvsim.kernels.prefill_attention import attention_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CPU = torch.device("cpu")
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -146,11 +149,22 @@ def test_contiguous_attention_is_the_same(rng: torch.Generator, device: torch.de
 
 
 def test_fp8_caches_are_read_in_the_querys_type(rng: torch.Generator, device: torch.device) -> None:
+    check_fp8(decode_attention, make_paged(rng, [33, 70], device=device))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is for machines without GPU")
+def test_fp8_caches_in_the_interpreter(rng: torch.Generator) -> None:
+    pytest.importorskip("triton")
+    from kvsim.kernels.triton_decode import triton_split_k  # noqa: PLC0415 - after the variable
+
+    check_fp8(triton_split_k, make_paged(rng, [33, 70]))
+
+
+def check_fp8(kernel: Callable[..., torch.Tensor], batch: Paged) -> None:
     """What is read back are the stored, rounded numbers: the error against those is small."""
-    batch = make_paged(rng, [33, 70], device=device)
     stored = batch.cache.nan_to_num().to(torch.float8_e4m3fn)
     rounded = stored.to(torch.float32)
-    ours = decode_attention(batch.query, stored, batch.tables, batch.lengths)
+    ours = kernel(batch.query, stored, batch.tables, batch.lengths)
     rows = []
     for row, length in enumerate(batch.lengths.tolist()):
         key, value = gather_kv(rounded, batch.tables[row], length)
