@@ -89,7 +89,8 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
         rate = f"{number(arrivals.rate_per_s)}/s over {seconds(arrivals.span_s)}"
         text = f"{rate}, CV of gaps {number(arrivals.gap_cv)}"
         if arrivals.requests < statistics.requests:
-            text += f", of those {number(arrivals.requests)} with times of their own"
+            own = ("request that has times of its", "requests that have times of their")
+            text += f", of the {counted(arrivals.requests, *own)} own"
         lines += wrapped("arrivals", text)
         dispersion = ", ".join(f"{number(value)} ({s} s)" for s, value in arrivals.iod.items())
         if dispersion:

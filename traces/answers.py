@@ -107,7 +107,9 @@ def _next_turn(trace: Trace, prefix: PrefixIds) -> Trace:
         "turn's prompt"
     )
     if num_cut:
-        note += f"; {counted(num_cut, 'id')} of partial blocks at the end of prompts cut"
+        one = "id of a partial block at the end of a prompt is"
+        several = "ids of partial blocks at the end of prompts are"
+        note += f"; {counted(num_cut, one, several)} cut"
     return _with(trace, inferred, note)
 
 
