@@ -105,9 +105,7 @@ def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, An
 
 def _retention(rows: Sequence[Row]) -> list[Line]:
     """What chosen retention kept, where some row has any; bytes are means over time."""
-    if all(row.metrics["retention_full_mean_bytes"] is None for row in rows):
-        return []
-    return [
+    lines = [
         Line("retention", label, [row.metrics[f"retention_{name}"] for row in rows], show, best)
         for label, name, show, best in (
             ("all computed", "full_mean_bytes", _amount, None),
@@ -117,6 +115,7 @@ def _retention(rows: Sequence[Row]) -> list[Line]:
             ("attention mass", "attention_mass_kept", _percent, max),
         )
     ]
+    return [line for line in lines if any(value is not None for value in line.values)]
 
 
 def pool_text(rows: Sequence[Row]) -> str:
