@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from kvsim.policies.queue_order import Fair
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
 from kvsim.sim.preset import verification
+from kvsim.sim.profile import MeasuredRanges
+from kvsim.sim.profile_cost import ProfileCost
 from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.sample_checks import check_samples, num_several
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
+
+_MANY_OUTSIDE: Final = 0.1
+"""Share of steps outside the measured range of the step cost above which a note warns."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,7 @@ class Run:
             notes.append(fair_note(self.trace))
         notes += self._lost_answers()
         notes += self._several_answers()
+        notes += self._extrapolated()
         rule = str(self.options.get("assume_max_tokens", "model"))
         if rule.startswith("factor"):
             notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
@@ -153,6 +159,18 @@ class Run:
         return [
             f"{counted(several, 'request asks', 'requests ask')} for several answers, all as "
             f"long as the trace says: {how}"
+        ]
+
+    def _extrapolated(self) -> list[str]:
+        """A warning where many steps are none that the profile was measured on."""
+        cost, recorder = self.setup.cost, self.engine.recorder
+        if not isinstance(cost, ProfileCost) or cost.measured == MeasuredRanges():  # all assumed
+            return []
+        if recorder.num_steps_outside <= _MANY_OUTSIDE * recorder.num_steps:
+            return []
+        return [
+            "over a tenth of the steps lie outside the measured range of the step cost: their "
+            "times are extrapolated"
         ]
 
     @property

@@ -37,3 +37,19 @@ def test_answers_that_the_model_length_or_max_tokens_cut_are_told() -> None:
     assert "3 answers were cut short, by 51 tokens" in str(short)
     kept = make_trace([90, 9], [10, 5])
     assert simulate(kept, scenario).summary["notes"] == []
+
+
+def test_much_that_was_not_measured_is_warned_about() -> None:
+    """Chunks over a past are measured on no server card; prompts of one step and decodes are."""
+    long, short = make_trace([30_000] * 4, [2] * 4), make_trace([500], [400])
+    told = {}
+    for name, trace, values in (
+        ("chunks", long, {}),
+        ("decodes", short, {}),
+        ("datasheet", long, {"cost.source": "datasheet"}),
+    ):
+        summary = simulate(trace, Scenario().with_values(values)).summary
+        cost = summary["cost"]
+        assert isinstance(cost, dict)
+        told[name] = (cost["percent_outside"] > 10, "are extrapolated" in str(summary["notes"]))
+    assert told == {"chunks": (True, True), "decodes": (False, False), "datasheet": (True, False)}
