@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         step_table,
     )
     from kvsim.calibrate.measure.device import default_dtype, facts_of, find_device
+    from kvsim.calibrate.measure.heap import keep_heap
     from kvsim.calibrate.measure.timing import timer_of
     from kvsim.cli.table import wrapped
     from kvsim.sim.models import load_model
@@ -76,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     check_page_place(out)
     device = find_device(arguments.device)
+    keep_heap()
     model = load_model(arguments.model or DEFAULT_MODELS[device.type])
     shape = _shape(model, arguments.layers, device.type)
     contexts = _contexts(arguments.max_context)

@@ -10,6 +10,7 @@ from kvsim.cli.table import WIDTH, wrapped
 from kvsim.sim.comparison_lines import notes_of, pool_text, table_lines
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.readable import number, seconds
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ def head_lines(comparison: Comparison) -> list[str]:
     """What was compared: traces, memory."""
     text = []
     for trace in comparison.traces:
-        text += wrapped("trace", f"{trace.name}, {number(trace.requests)} requests")
+        text += wrapped("trace", f"{trace.name}, {counted(trace.requests, 'request')}")
     return text + wrapped("KV memory", f"{pool_text(comparison.rows)}, * = best of its row")
 
 

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.calibrate.decoder_shape import decoder_shape, make_decoder
     from kvsim.calibrate.local_validation import LocalTrace, validate_local
     from kvsim.calibrate.measure.device import facts_of, find_device
+    from kvsim.calibrate.measure.heap import keep_heap
     from kvsim.calibrate.profile_use import cost_of_profile
     from kvsim.sim.models import load_model
     from kvsim.sim.profile_file import load_profile
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     profile = load_profile(path)
     cost = cost_of_profile(path, arguments.model)
     device = find_device(arguments.device)
+    keep_heap()
     product = facts_of(device).product
     measured_on = profile.measurement.get("setup", {}).get("device", {}).get("product")
     if measured_on != product:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.sim.comparison_reference import is_reference
 from kvsim.sim.memory_shares import STATES
-from kvsim.sim.readable import number, seconds
+from kvsim.sim.readable import amount, number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,6 +77,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
     lines = [
         *_states(rows, "KV while waiting", "while_waiting", _BETTER_STATES),
         *_states(rows, "KV all time", "all_time", {}),
+        *_retention(rows),
         metric("finished", "finished"),
         metric("refused", "refused", best=min),
         metric("mean running", "mean_running"),
@@ -102,6 +103,21 @@ def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, An
     return lines
 
 
+def _retention(rows: Sequence[Row]) -> list[Line]:
+    """What chosen retention kept, where some row has any; bytes are means over time."""
+    lines = [
+        Line("retention", label, [row.metrics[f"retention_{name}"] for row in rows], show, best)
+        for label, name, show, best in (
+            ("all computed", "full_mean_bytes", _amount, None),
+            ("held", "shared_mean_bytes", _amount, None),
+            ("tables by head", "per_head_mean_bytes", _amount, None),
+            ("holes, % of held", "holes_percent_of_held", number, min),
+            ("attention mass", "attention_mass_kept", _percent, max),
+        )
+    ]
+    return [line for line in lines if any(value is not None for value in line.values)]
+
+
 def pool_text(rows: Sequence[Row]) -> str:
     """Bytes for KV: one size, or from the least to the most."""
     sizes = [f"{size / 2**30:.2f} GiB" for size in sorted({r.metrics["pool_bytes"] for r in rows})]
@@ -112,6 +128,10 @@ def notes_of(comparison: Comparison) -> list[str]:
     """Sentences on all rows, then those of single rows, each once."""
     own = (note for row in comparison.rows for note in row.notes)
     return list(dict.fromkeys((*comparison.notes, *own)))
+
+
+def _amount(num_bytes: float | None) -> str:
+    return "-" if num_bytes is None else amount(num_bytes)
 
 
 def _percent(share: float | None) -> str:

@@ -11,6 +11,7 @@ from kvsim.sim.report.figures import laid_out, new_figure
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
 from kvsim.sim.report.tables import table_html
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +155,7 @@ def fit_chart(document: Document, pool: Pool) -> Chart:
     )
     figure.update_xaxes(type="log").update_yaxes(type="log", rangemode="normal")
     words = "; ".join(
-        f"{entry['requests']:,} of {entry['tokens']:,} tokens ({_name(name)})"
+        f"{entry['requests']:,} of {counted(entry['tokens'], 'token')} ({_name(name)})"
         for name, entry in document["requests"].items()
     )
     return Chart(
