@@ -31,6 +31,10 @@ class Line(NamedTuple):
     best: Callable[..., Any] | None = None
     groups: Sequence[str | None] = ()
 
+    def is_known(self) -> bool:
+        """Whether some row has a value."""
+        return any(value is not None for value in self.values)
+
     def cells(self) -> list[tuple[str, bool]]:
         """Shown values, and whether each is the best; none is where all are shown alike."""
         shown = [self.show(value) for value in self.values]
@@ -48,7 +52,7 @@ class Line(NamedTuple):
 
 
 def table_lines(rows: Sequence[Row]) -> list[Line]:
-    """All metrics, in order."""
+    """All metrics that some row has, in order."""
 
     def metric(
         label: str, name: str, show: Callable[[Any], str] = number, best: Any = None
@@ -90,7 +94,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
         metric("hit rate, %", "hit_percent", best=max),
         Line("", "verdict", [row.verdict["kind"] for row in rows], str),
     ]
-    return [line._replace(groups=groups) for line in lines]
+    return [line._replace(groups=groups) for line in lines if line.is_known()]
 
 
 def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, Any]) -> list[Line]:
@@ -106,6 +110,20 @@ def pool_text(rows: Sequence[Row]) -> str:
     """Bytes for KV: one size, or from the least to the most."""
     sizes = [f"{size / 2**30:.2f} GiB" for size in sorted({r.metrics["pool_bytes"] for r in rows})]
     return sizes[0] if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+
+
+def served_text(rows: Sequence[Row]) -> str:
+    """What is served on which card, each pair once."""
+    tables: list[Any] = [row.scenario for row in rows]
+    pairs = (f"{table['model']['name']} on {table['hardware']['name']}" for table in tables)
+    return ", ".join(dict.fromkeys(pairs))
+
+
+def arrivals_text(rows: Sequence[Row]) -> str:
+    """Rate of arrivals: one, or from the least to the most."""
+    rates = sorted({rate for row in rows if (rate := row.metrics["arrivals_per_s"]) is not None})
+    shown = list(dict.fromkeys(number(rates[place]) for place in (0, -1) if rates))
+    return f"{' to '.join(shown)} requests a second" if shown else "all at once"
 
 
 def notes_of(comparison: Comparison) -> list[str]:

@@ -92,7 +92,7 @@ def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Fig
 def users_chart(rows: Sequence[Row]) -> Chart:
     """Latencies, rates, hits: one panel a metric that some run has."""
     lines = {line.label: line for line in table_lines(rows)}
-    shown = [line for name in _USERS if any((line := lines[name]).values)]
+    shown = [line for name in _USERS if (line := lines.get(name)) and any(line.values)]
     winners = []
     for line in shown:
         names = [row.name for row, (_, best) in zip(rows, line.cells(), strict=True) if best]
