@@ -78,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Simulate LLM serving and its KV cache: replay a trace, see what users see.",
     )
     parser.add_argument("--version", action="version", version=f"kvsim {version('kvsim')}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
     return parser
@@ -88,7 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; user errors become one sentence on stderr."""
     if sys.stderr is None:  # the caller closed it: else print would write to stdout
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for good
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if "handler" not in arguments:
+        parser.print_help(sys.stderr)
+        return 2
     handler = cast("Callable[[argparse.Namespace], int]", arguments.handler)
     try:
         code = handler(arguments)

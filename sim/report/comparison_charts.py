@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.memory_shares import VIEWS
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import laid_out
+from kvsim.sim.report.figures import SECONDS, laid_out
 from kvsim.sim.report.palette import BLUE, GREY, STATE_LABELS
 
 if TYPE_CHECKING:
@@ -116,7 +116,11 @@ def users_figure(rows: Sequence[Row], lines: Sequence[Line]) -> go.Figure:
         unit = ", s" if line.label.startswith(("TTFT", "TPOT")) else ""
         best = [best for _, best in cells]
         panels.append(_Panel(line.label + unit, line.values, texts, best, GREY))
-    return _multiples(rows, [_label(row.name) for row in rows], panels)
+    figure = _multiples(rows, [_label(row.name) for row in rows], panels)
+    for line, axis in zip(lines, figure.select_xaxes(), strict=False):
+        if line.label.startswith(("TTFT", "TPOT")):
+            axis.update(SECONDS)
+    return figure
 
 
 def _multiples(

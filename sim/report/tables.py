@@ -14,12 +14,18 @@ if TYPE_CHECKING:
     """Text, or text and whether it is the best of its column."""
 
 
-def table_html(label: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """A table of plain text whose first column names the rows; a line break in a head breaks it."""
+def table_html(
+    label: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]], *, last_is_words: bool = False
+) -> str:
+    """A table of plain text whose first column names the rows; a line break in a head breaks it.
+
+    Columns are of numbers, set to the right; ``last_is_words`` sets the last one to the left.
+    """
     top = "".join(f'<th scope="col">{_lines(head)}</th>' for head in heads)
     body = "".join(f"<tr>{_row(row)}</tr>\n" for row in rows)
+    words = ' class="words"' if last_is_words else ""
     return scrollable(
-        f"<table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>", label
+        f"<table{words}>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>", label
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.own_format import REQUIRED
 from kvsim.traces.readers.aibrix import AibrixReader
 from kvsim.traces.readers.aiperf import AiperfReader
 from kvsim.traces.readers.aiperf_export import AiperfExportReader
@@ -126,6 +127,7 @@ def reader_for(source: Source, name: str | None) -> Reader:
     else:
         seen = "this is no text"
     raise TraceError(
-        f"{source.path}: no known format fits: {seen}; known formats, also for --format: "
+        f"{source.path}: no known format fits: {seen}; kvsim's own CSV needs the columns "
+        f"{', '.join(REQUIRED)} (docs/traces.md); other formats, also for --format: "
         f"{', '.join(format_names())}"
     )
