@@ -119,15 +119,14 @@ def reader_for(source: Source, name: str | None) -> Reader:
         names = " and ".join(reader.name for reader in fitting)
         raise TraceError(f"{source.path}: {names} both fit the content; choose one with --format")
     if head.text:
-        seen = f"the first line is {shown(head.first_line)}"
-        if near := misspelt(head.csv_fields | head.json_keys):
-            seen += f" ({near})"
+        hint = misspelt(head.csv_fields | head.json_keys)
+        hint = hint or f"kvsim's own format needs {', '.join(REQUIRED)}: docs/traces.md"
+        seen = f"the first line is {shown(head.first_line)} ({hint})"
     elif head.data.startswith(_UTF16_MARKS):
         seen = "this is UTF-16 text, which must be converted to UTF-8"
     else:
         seen = "this is no text"
     raise TraceError(
-        f"{source.path}: no known format fits: {seen}; kvsim's own CSV needs the columns "
-        f"{', '.join(REQUIRED)} (docs/traces.md); other formats, also for --format: "
+        f"{source.path}: no known format fits: {seen}; known formats, also for --format: "
         f"{', '.join(format_names())}"
     )
