@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 FEW_REQUESTS = 300
-_HEAD_PX, _MAP_PX = 480, 560
+_HEAD_PX, _MAP_PX = 480, 600
 FIRST_ALLOCATORS = ("orca-max", "paged", "prefix")
 
 
