@@ -112,6 +112,7 @@ def test_a_phone_shows_all(
     browser.open(written[kind, False], width=390, height=800)
     assert browser.ask("return document.documentElement.scrollWidth") <= 390
     assert beyond_the_edge(browser) == []
+    assert covered_titles(browser) == []
 
 
 @pytest.mark.parametrize("kind", PAGES)
@@ -135,6 +136,17 @@ def beyond_the_edge(browser: Browser) -> list[str]:
         "return [...document.querySelectorAll('main *, header *')].filter(e =>"
         " !e.closest('.wide, svg, .js-plotly-plot, .skip')"
         " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
+    )
+    return found
+
+
+def covered_titles(browser: Browser) -> list[str]:
+    """Titles of the axes below, on which the legend of their figure lies."""
+    found: list[str] = browser.ask(
+        "return [...document.querySelectorAll('.plot')].flatMap(p => {"
+        " const legend = p.querySelector('.legend .bg')?.getBoundingClientRect();"
+        " return [...p.querySelectorAll('[class*=\"xtitle\"]')].filter(t => legend"
+        " && t.getBoundingClientRect().bottom > legend.top + 1).map(t => t.textContent); })"
     )
     return found
 
