@@ -110,18 +110,21 @@ class Calibration:
     def run(self, out: Path, on_seconds: Callable[[int, int], object]) -> tuple[Profile, Terms]:
         """Measure what the raw points beside ``out`` lack, fit, and return the profile.
 
-        ``on_seconds``: called with expected seconds of work done and in all. Raises ``ValueError``
+        ``on_seconds``: called with expected seconds of work done and in all, first with 0; what an
+        earlier session did is in neither. Raises ``ValueError``
         where the clock drifts or the raw points are of another calibration.
         """
         raw = RawPoints.opened(raw_path(out), self.setup)
         rates = self.rates()
-        expected_s = [self.seconds_of(point, rates) for point in self.points]
+        missing = [point for point in self.points if point not in raw]
+        all_s = max(int(sum(self.seconds_of(point, rates) for point in missing)), 1)
         done_s = 0.0
+        on_seconds(0, all_s)
 
         def on_point(point: Point) -> None:
             nonlocal done_s
             done_s += self.seconds_of(point, rates)
-            on_seconds(int(done_s), max(int(sum(expected_s)), 1))
+            on_seconds(int(done_s), all_s)
 
         run_session(
             self.points,

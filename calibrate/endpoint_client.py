@@ -65,6 +65,14 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+def _object(text: bytes) -> dict[str, Any]:
+    """A JSON object; ``ValueError`` for anything else."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"no JSON object: {text[:80]!r}")
+    return found
+
+
 class EndpointClient:
     """Client of one server.
 
@@ -105,7 +113,9 @@ class EndpointClient:
             except (OSError, ValueError, http.client.HTTPException) as error:
                 failures.append(str(error))
 
-        threads = [threading.Thread(target=one, args=(place,)) for place in range(len(asks))]
+        threads = [  # daemons: after Ctrl-C nobody waits for the answers
+            threading.Thread(target=one, args=(place,), daemon=True) for place in range(len(asks))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -141,7 +151,7 @@ class EndpointClient:
                 data = line[5:].strip()
                 if data == b"[DONE]":
                     break
-                if json.loads(data).get("choices"):
+                if _object(data).get("choices"):
                     times.append(self._clock())
         finally:
             connection.close()
@@ -157,12 +167,13 @@ class EndpointClient:
         try:
             connection.request("GET", f"{self._path}/v1/models")
             response = connection.getresponse()
-            models: dict[str, Any] = json.loads(response.read())
+            models = _object(response.read())
         except (OSError, ValueError, http.client.HTTPException) as error:
             host, port = self._address
             raise ValueError(f"no OpenAI-compatible server at {host}:{port}: {error}") from None
         finally:
             connection.close()
-        if not models.get("data"):
-            raise ValueError("the server names no model under /v1/models; give --model")
-        return str(models["data"][0]["id"])
+        try:
+            return str(models["data"][0]["id"])
+        except (LookupError, TypeError):
+            raise ValueError("the server names no model under /v1/models; give --model") from None

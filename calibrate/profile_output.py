@@ -1,4 +1,4 @@
-"""Write a profile so that a reader never meets half of one."""
+"""Write a profile, or fitted terms, so that a reader never meets half of the file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ if TYPE_CHECKING:
 
 
 def check_output(path: Path) -> None:
-    """Refuse, before any work, a place that cannot hold a profile. Raises ``ValueError``."""
+    """Refuse, before any work, a place that cannot hold a file. Raises ``ValueError``."""
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; --out is the file of the profile")
+        raise ValueError(f"{path} is a folder; --out is the file to write")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: there is no folder {path.parent}")
 
 
 def write_profile(profile: Profile, path: Path) -> None:
+    """Write a profile as :func:`write_whole` does."""
+    write_whole(dump_profile(profile), path)
+
+
+def write_whole(text: str, path: Path) -> None:
     """Write under a temporary name in the same folder, then rename over ``path``."""
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(dump_profile(profile))
+            file.write(text)
         temporary.chmod(0o644)
         temporary.replace(path)
     except BaseException:

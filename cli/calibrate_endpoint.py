@@ -58,10 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, fit, print."""
     from kvsim.calibrate.endpoint import measure_endpoint, sweep
     from kvsim.calibrate.endpoint_client import EndpointClient, check_url
+    from kvsim.calibrate.profile_output import check_output, write_whole
     from kvsim.cli.progress import Progress
     from kvsim.cli.trace_options import check_seed
 
     check_seed(arguments.seed)
+    if arguments.out is not None:
+        check_output(Path(arguments.out))
     url = check_url(arguments.url, allow_remote=arguments.allow_remote)
     design = sweep(
         max_batch=arguments.max_batch,
@@ -80,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         fit = measure_endpoint(client.send, design, progress)
     print("\n".join(_lines(fit)))
     if arguments.out is not None:
-        Path(arguments.out).write_text(_document(fit, url, client.model), encoding="utf-8")
+        write_whole(_document(fit, url, client.model), Path(arguments.out))
         print(f"terms written to {arguments.out}")
     return 0
 

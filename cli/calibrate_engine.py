@@ -45,8 +45,11 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, fit, print, write."""
+    from kvsim.calibrate.profile_output import check_output, write_profile
     from kvsim.calibrate.run_logs import read_measured
 
+    if arguments.out is not None:
+        check_output(Path(arguments.out))
     measured = read_measured(Path(arguments.log))
     names = {
         key: getattr(arguments, key) or measured.scenario.get(f"{key}.name")
@@ -61,9 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         else _step_form(measured, arguments, names)
     )
     if arguments.out is not None and profile is not None:
-        from kvsim.sim.profile_file import dump_profile
-
-        Path(arguments.out).write_text(dump_profile(profile), encoding="utf-8")
+        write_profile(profile, Path(arguments.out))
         print(f"profile written to {arguments.out}")
     return 0
 
@@ -94,6 +95,7 @@ def _step_form(
 def _lines(measured: MeasuredRun, form: StepForm, loads: Loads, unseen: HoldOut) -> list[str]:
     from kvsim.cli.table import table, wrapped
     from kvsim.sim.readable import number
+    from kvsim.traces.counted import counted
 
     rows = "steps" if measured.steps else "steps, between tokens"
     if not measured.steps and measured.token_times_s is None:
@@ -109,7 +111,7 @@ def _lines(measured: MeasuredRun, form: StepForm, loads: Loads, unseen: HoldOut)
         ["o1, a request", "us", number(host[1] * 1e6) if host else "-", ""],
     ]
     lines = [
-        *wrapped("log", f"{measured.source}, {len(measured)} requests"),
+        *wrapped("log", f"{measured.source}, {counted(len(measured), 'request')}"),
         *wrapped("fitted to", f"{len(loads)} {rows}"),
         "",
         *table(cells, first_width=32),
@@ -148,6 +150,7 @@ def _overhead(
     from kvsim.sim.profile_cost import ProfileCost
     from kvsim.sim.scenario import Scenario
     from kvsim.traces import read_trace
+    from kvsim.traces.counted import counted
 
     values = {"model.name": names["model"], "hardware.name": names["hardware"]}
     scenario = Scenario.load().with_values(
@@ -170,7 +173,7 @@ def _overhead(
     trace = replay_trace(measured, ids)
     base_us = overhead_by_replay(measured, trace, setup.config, setup.cost)
     print(f"o0 {base_us:.0f} us a step that nothing hides; o1 is not told apart")
-    print(f"the replay of {len(measured)} requests then has the measured mean TPOT")
+    print(f"the replay of {counted(len(measured), 'request')} then has the measured mean TPOT")
     print(f"beside {setup.cost.name}")
     head = profile.head.later(base_us)
     note = f"head holds {base_us:.0f} us a step of overhead fitted to {measured.name}"

@@ -82,8 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if raw_path(out).exists():
         print(f"note: goes on with the points in {raw_path(out)}", file=sys.stderr)
-    with Progress("s of work") as progress:
-        profile, terms = calibration.run(out, progress)
+    try:
+        with Progress("s of work") as progress:
+            profile, terms = calibration.run(out, progress)
+    except KeyboardInterrupt:
+        if raw_path(out).exists():
+            print(f"note: the same command goes on from {raw_path(out)}", file=sys.stderr)
+        raise
     write_profile(profile, out)
     raw_path(out).unlink()
     print("\n".join(profile_lines(profile, terms, calibration.shape)))

@@ -16,6 +16,7 @@ from kvsim.sim.comparison_lines import (
 )
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.readable import number, seconds
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ def head_lines(comparison: Comparison) -> list[str]:
     """What was compared: traces, their rate, what serves them, memory."""
     text = []
     for trace in comparison.traces:
-        text += wrapped("trace", f"{trace.name}, {number(trace.requests)} requests")
+        text += wrapped("trace", f"{trace.name}, {counted(trace.requests, 'request')}")
     text += wrapped("arrivals", arrivals_text(comparison.rows))
     text += wrapped("served by", served_text(comparison.rows))
     return text + wrapped("KV memory", f"{pool_text(comparison.rows)}, * = best of its row")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kvsim.cli.plan_terms import FIRST, labelled, rank_lines, term_lines
 from kvsim.cli.table import WIDTH, cell, table, wrapped
 from kvsim.sim.readable import amount, seconds
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,10 +108,9 @@ def pool_lines(document: Document) -> list[str]:
     """Blocks, tokens, and the two lines of vLLM's log."""
     null = ", 1 of them the null block" if document["null_blocks"] else ""
     what = {"vllm": "blocks", "sglang": "pages"}.get(document["engine"], "slots")
-    tokens = "token" if document["block_size"] == 1 else "tokens"
     lines = labelled(
         what,
-        f"{document['num_blocks']:,} x {document['block_size']:,} {tokens}"
+        f"{document['num_blocks']:,} x {counted(document['block_size'], 'token')}"
         f" ({document['block_bytes']:,} B){null}",
     )
     lines += labelled("pool", f"{document['pool_tokens']:,} tokens")
@@ -207,9 +207,7 @@ def swap_lines(document: Document) -> list[str]:
     if swap is not None:
         even = swap["break_even_tokens"]
         pays = (
-            "never pays up to there"
-            if even is None
-            else f"pays from {even:,} token{'s' if even > 1 else ''} on"
+            "never pays up to there" if even is None else f"pays from {counted(even, 'token')} on"
         )
         lines += labelled(
             "swap or recompute",

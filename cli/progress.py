@@ -33,12 +33,14 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         """Note that ``done`` of ``total`` are through; cheap enough for every event."""
-        if not self._wanted or (done - self._shown) * _UPDATES < total:
+        if not self._wanted:
             return
         if self._bar is None:
             from tqdm import tqdm
 
             self._bar = tqdm(total=total, unit=f" {self._unit}", delay=_DELAY_S, leave=False)
+        if (done - self._shown) * _UPDATES < total:
+            return
         self._bar.update(done - self._shown)
         self._shown = done
 

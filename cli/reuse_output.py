@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.cli.table import table, wrapped
 from kvsim.sim.readable import number
+from kvsim.traces.counted import counted
 from kvsim.traces.reuse import DEFINITIONS
 from kvsim.traces.reuse.ceiling import SessionReuse, ceiling_by_session
 from kvsim.traces.trace import TraceError
@@ -116,9 +117,9 @@ class Shown:
 
     def _facts(self) -> list[str]:
         reuse, ceiling = self.reuse, self.reuse.ceiling
-        stretch = f"{number(ceiling.requests)} of {number(len(reuse.accesses))} requests, "
-        stretch += f"{number(ceiling.blocks)} blocks of {reuse.accesses.block_tokens} tokens, "
-        stretch += f"{number(ceiling.prompt_tokens)} prompt tokens"
+        stretch = f"{number(ceiling.requests)} of {counted(len(reuse.accesses), 'request')}, "
+        stretch += f"{counted(ceiling.blocks, 'block')} of {reuse.accesses.block_tokens} tokens, "
+        stretch += counted(ceiling.prompt_tokens, "prompt token")
         most = f"{100 * ceiling.token_ratio:.2f} % of tokens, {100 * ceiling.block_ratio:.2f} % "
         most += f"of blocks, {100 * ceiling.mean_request_token_ratio:.2f} % of a request on "
         most += f"average; {number(ceiling.requests_with_a_hit)} requests hit, "
@@ -135,7 +136,7 @@ class Shown:
 
     def _size(self, blocks: int) -> str:
         tokens = blocks * self.reuse.accesses.block_tokens
-        text = f"{number(blocks)} blocks, {number(tokens)} tokens"
+        text = f"{counted(blocks, 'block')}, {counted(tokens, 'token')}"
         if self.kv_bytes_per_token is not None:
             text += f", {tokens * self.kv_bytes_per_token / _GIB:,.2f} GiB"
         return text

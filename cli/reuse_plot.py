@@ -8,6 +8,7 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import GREY, LINES
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ def reuse_page(shown: Shown) -> Iterator[str]:
     trace = shown.trace
     digest = f", sha256 {trace.sha256[:16]}" if trace.sha256 else ""
     facts = (
-        ("trace", f"{trace.name}, {len(trace):,} requests{digest}"),
+        ("trace", f"{trace.name}, {counted(len(trace), 'request')}{digest}"),
         ("counted", f"{shown.reuse.definition}, hit ratio in {shown.unit}"),
     )
     return page(Head(f"{trace.name}: prefix reuse", facts), [_chart(shown)])

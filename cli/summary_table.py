@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kvsim.cli.table import table, wrapped
 from kvsim.sim.memory_shares import STATES
 from kvsim.sim.readable import number, seconds
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +55,7 @@ def _facts(summary: Section) -> list[str]:
     names = ["finished", "refused", "unfinished"]
     names += [name for name in ("aborted", "not_sent") if requests[name]]
     counts = ", ".join(f"{name.replace('_', ' ')} {number(requests[name])}" for name in names)
-    lines = wrapped("trace", f"{summary['trace']['name']}, {number(requests['total'])} requests")
+    lines = wrapped("trace", f"{summary['trace']['name']}, {counted(requests['total'], 'request')}")
     lines += wrapped("requests", counts)
     if requests["refused"]:
         shown = ", ".join(requests["refused_ids"][:_REFUSED_SHOWN])
@@ -181,8 +182,8 @@ def _swapping(preempted: Section, host: Section) -> list[str]:
     if auto is not None:
         lines += wrapped(
             "  auto was right",
-            f"{number(auto['percent_right'])} % of {number(auto['judged'])} choices whose victim "
-            "came back",
+            f"{number(auto['percent_right'])} % of {counted(auto['judged'], 'choice')} whose "
+            "victim came back",
         )
     return lines
 
@@ -195,12 +196,12 @@ def _events(summary: Section) -> list[str]:
         *wrapped(
             "prefix cache",
             f"{number(cache['hit_percent'])} % of prompt tokens hit at first admission, "
-            f"{number(cache['evicted_blocks'])} blocks evicted",
+            f"{counted(cache['evicted_blocks'], 'block')} evicted",
         ),
         *wrapped(
             "preemptions",
-            f"{number(preempted['count'])} ({number(preempted['requests'])} requests), "
-            f"{number(preempted['recomputed_tokens'])} tokens recomputed",
+            f"{number(preempted['count'])} ({counted(preempted['requests'], 'request')}), "
+            f"{counted(preempted['recomputed_tokens'], 'token')} recomputed",
         ),
         *_swapping(preempted, summary["host"]),
         *_relocations(summary["relocations"]),
@@ -218,7 +219,7 @@ def _events(summary: Section) -> list[str]:
         *wrapped(
             "step cost",
             f"{cost['source']}; {number(cost['percent_outside'])} % of "
-            f"{number(cost['steps'])} steps outside its measured range",
+            f"{counted(cost['steps'], 'step')} outside its measured range",
         ),
     ]
 
@@ -228,8 +229,8 @@ def _copies(copies: Section) -> list[str]:
         return []
     return wrapped(
         "copied on write",
-        f"{number(copies['blocks'])} blocks of sequence groups, {copies['bytes'] / _GIB:.2f} GiB, "
-        f"in {seconds(copies['copy_s'])}",
+        f"{counted(copies['blocks'], 'block')} of sequence groups, "
+        f"{copies['bytes'] / _GIB:.2f} GiB, in {seconds(copies['copy_s'])}",
     )
 
 
@@ -257,8 +258,8 @@ def _retention(kept: Section | None) -> list[str]:
     peaks = kept["peak_bytes_of_one"]
     lines = wrapped(
         "retention",
-        f"{kept['kind']}, {number(kept['budget'])} tokens: {shared} held in the mean, {holes} of "
-        f"it holes; tables of each head's own {by_head}; all computed tokens {full}",
+        f"{kept['kind']}, {counted(kept['budget'], 'token')}: {shared} held in the mean, "
+        f"{holes} of it holes; tables of each head's own {by_head}; all computed tokens {full}",
     )
     lines += wrapped(
         "  peak of one",
@@ -268,7 +269,7 @@ def _retention(kept: Section | None) -> list[str]:
     if packed is not None:
         lines += wrapped(
             "  compaction",
-            f"{number(packed['freed_blocks'])} blocks freed, "
+            f"{counted(packed['freed_blocks'], 'block')} freed, "
             f"{packed['copied_bytes'] / _GIB:.2f} GiB copied in {seconds(packed['copy_s'])}",
         )
     if scores is not None:
@@ -288,7 +289,7 @@ def _longest_wait(queue: Section) -> str:
     if not queue["most_overtaken"]:
         return f"{longest}; nobody was overtaken by later arrivals"
     return (
-        f"{longest}; overtaken by up to {number(queue['most_overtaken'])} later arrivals, "
+        f"{longest}; overtaken by up to {counted(queue['most_overtaken'], 'later arrival')}, "
         f"{number(queue['starved_percent'])} % of the requests by more than "
         f"{number(queue['starved_after'])} (starved)"
     )

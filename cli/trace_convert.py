@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def write_output(trace: Trace, arguments: argparse.Namespace) -> None:
     """Write ``OUT`` and say how much it holds."""
-    from kvsim.sim.readable import number
     from kvsim.traces import write_trace
+    from kvsim.traces.counted import counted
 
     write_trace(trace, Path(arguments.out))
-    print(f"{arguments.out}: {number(len(trace))} requests written")
+    print(f"{arguments.out}: {counted(len(trace), 'request')} written")

@@ -66,8 +66,9 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
     from kvsim.cli.table import table, wrapped
     from kvsim.sim.readable import number, seconds
     from kvsim.sim.sample_checks import num_several
+    from kvsim.traces.counted import counted
 
-    counts = f"{number(statistics.rows)} rows, {number(statistics.requests)} requests"
+    counts = f"{counted(statistics.rows, 'row')}, {counted(statistics.requests, 'request')}"
     for name in ("failed", "skipped"):
         if getattr(statistics, name):
             counts += f", {number(getattr(statistics, name))} {name}"
@@ -77,7 +78,7 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
         counts += f", {number(several)} for several answers"
     for name in ("sessions", "users"):
         if (count := getattr(statistics, name)) is not None:
-            counts += f", {number(count)} {name}"
+            counts += f", {counted(count, name[:-1])}"
     lines = wrapped("requests", counts)
     arrivals = statistics.arrivals
     if arrivals is None:
@@ -88,7 +89,8 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
         rate = f"{number(arrivals.rate_per_s)}/s over {seconds(arrivals.span_s)}"
         text = f"{rate}, CV of gaps {number(arrivals.gap_cv)}"
         if arrivals.requests < statistics.requests:
-            text += f", of the {number(arrivals.requests)} requests that have times of their own"
+            own = ("request that has times of its", "requests that have times of their")
+            text += f", of the {counted(arrivals.requests, *own)} own"
         lines += wrapped("arrivals", text)
         dispersion = ", ".join(f"{number(value)} ({s} s)" for s, value in arrivals.iod.items())
         if dispersion:

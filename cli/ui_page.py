@@ -17,6 +17,7 @@ from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.preset import preset_names
 from kvsim.sim.report.comparison_charts import states_figure
 from kvsim.sim.run_place import BLOCK_MAP, REPORT
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +83,7 @@ def run(choices: Choices, places: Places) -> None:
         now_s = time.monotonic()
         if now_s - st.session_state.get("told_s", 0.0) > BETWEEN_S:
             st.session_state["told_s"] = now_s
-            bar.progress(done / max(total, 1), f"{done:,} of {total:,} requests")
+            bar.progress(done / max(total, 1), f"{done:,} of {counted(total, 'request')}")
 
     def watched(case: Case, trace: Trace) -> LivePool:
         return LivePool(case, trace, pool.image)

@@ -185,6 +185,8 @@ def _check_names(measured: MeasuredRun, arguments: argparse.Namespace) -> None:
 
 
 def _head(measured: MeasuredRun, config: SchedulerConfig, cost: StepCost) -> list[str]:
+    from kvsim.traces.counted import counted
+
     pool = f"{config.num_gpu_blocks:,} blocks of {config.block_size} tokens"
     switches = [
         name
@@ -195,7 +197,7 @@ def _head(measured: MeasuredRun, config: SchedulerConfig, cost: StepCost) -> lis
         if value
     ]
     return [
-        f"measured: {measured.source}, {len(measured)} requests",
+        f"measured: {measured.source}, {counted(len(measured), 'request')}",
         f"replayed: {pool}, {config.max_num_seqs} seats, {config.max_num_batched_tokens} tokens a "
         f"step, {' and '.join(switches) or 'no prefix caching'}",
         f"cost: {cost.name}",

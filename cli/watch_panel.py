@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kvsim.cli.colour import BOLD, STATE_COLOURS, paint, painted, wants_colour
 from kvsim.cli.sparkline import ASCII, BLOCKS, can_print, sparkline
 from kvsim.sim.readable import number, seconds
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,7 +127,10 @@ def _facts(now: Snapshot, clock: Clock) -> list[tuple[str, str]]:
         ("clock", f"{clock.now_s:,.1f} s ({pace}); {spans}; Ctrl-C ends"),
         ("requests", f"{ended}, {now.running:,} running, {now.waiting:,} waiting{waits}"),
         ("tokens", f"{rate} output/s; {hits} of prompt tokens hit"),
-        ("gave way", f"{now.preemptions:,} preempted, {now.evicted_blocks:,} blocks evicted"),
+        (
+            "gave way",
+            f"{now.preemptions:,} preempted, {counted(now.evicted_blocks, 'block')} evicted",
+        ),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.sim.comparison_reference import is_reference
 from kvsim.sim.memory_shares import STATES
-from kvsim.sim.readable import number, seconds
+from kvsim.sim.readable import amount, number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,17 +70,16 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
             metric("longest wait", "longest_wait_s", seconds, min),
             metric("starved", "starved", best=min),
         ]
-    users = []
-    if any(row.metrics["heaviest_user_ttft_s_mean"] is not None for row in rows):
-        users = [
-            metric("heaviest user's TTFT", "heaviest_user_ttft_s_mean", seconds, min),
-            metric("other users' TTFT", "other_users_ttft_s_mean", seconds, min),
-            metric("other users' TTFT p99", "other_users_ttft_s_p99", seconds, min),
-        ]
+    users = [
+        metric("heaviest user's TTFT", "heaviest_user_ttft_s_mean", seconds, min),
+        metric("other users' TTFT", "other_users_ttft_s_mean", seconds, min),
+        metric("other users' TTFT p99", "other_users_ttft_s_p99", seconds, min),
+    ]
     groups = [None if is_reference(row) else f"{row.trace} x {row.rate_scale}" for row in rows]
     lines = [
         *_states(rows, "KV while waiting", "while_waiting", _BETTER_STATES),
         *_states(rows, "KV all time", "all_time", {}),
+        *_retention(rows),
         metric("finished", "finished"),
         metric("refused", "refused", best=min),
         metric("mean running", "mean_running"),
@@ -104,6 +103,20 @@ def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, An
         values = [None if share is None else sum(share[part] for part in parts) for share in shares]
         lines.append(Line(section, state, values, _percent, better.get(state)))
     return lines
+
+
+def _retention(rows: Sequence[Row]) -> list[Line]:
+    """What chosen retention kept; bytes are means over time."""
+    return [
+        Line("retention", label, [row.metrics[f"retention_{name}"] for row in rows], show, best)
+        for label, name, show, best in (
+            ("all computed", "full_mean_bytes", _amount, None),
+            ("held", "shared_mean_bytes", _amount, None),
+            ("tables by head", "per_head_mean_bytes", _amount, None),
+            ("holes, % of held", "holes_percent_of_held", number, min),
+            ("attention mass", "attention_mass_kept", _percent, max),
+        )
+    ]
 
 
 def pool_text(rows: Sequence[Row]) -> str:
@@ -130,6 +143,10 @@ def notes_of(comparison: Comparison) -> list[str]:
     """Sentences on all rows, then those of single rows, each once."""
     own = (note for row in comparison.rows for note in row.notes)
     return list(dict.fromkeys((*comparison.notes, *own)))
+
+
+def _amount(num_bytes: float | None) -> str:
+    return "-" if num_bytes is None else amount(num_bytes)
 
 
 def _percent(share: float | None) -> str:

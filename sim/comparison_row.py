@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from kvsim.sim.run import Run
 
 _WAITS: Final = ("longest_wait_s", "most_overtaken", "starved")
+_RETENTION: Final = (
+    "full_mean_bytes",
+    "shared_mean_bytes",
+    "per_head_mean_bytes",
+    "holes_percent_of_held",
+    "attention_mass_kept",
+)
 Shares = dict[str, float] | None
 """Fractions that add up to 1; ``None`` where no time passed."""
 
@@ -89,6 +96,7 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         for statistic in ("mean", "p50", "p99")
     }
     waits = {name: summary["queue"][name] for name in _WAITS}
+    kept = summary["retention"] or {}
     users = summary["users"]
     others = None if users is None else users["others"]["ttft_s"]
     counts = {name: summary["requests"][name] for name in ("finished", "refused", "unfinished")}
@@ -117,6 +125,7 @@ def _metrics(summary: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "copying_s": summary["host"]["copying_s"],
         "hit_percent": summary["cache"]["hit_percent"],
         "sharing_savings_percent": summary["memory"]["while_waiting"]["sharing"]["savings_percent"],
+        **{f"retention_{name}": kept.get(name) for name in _RETENTION},
     }
 
 

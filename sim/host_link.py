@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.kv_layout import BlockLayout
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from kvsim.sim.hardware import HardwareSpec
@@ -39,7 +40,7 @@ class HostLink:
 
     def __str__(self) -> str:
         """Words for outputs."""
-        copies = "1 copy" if self.copies_per_block == 1 else f"{self.copies_per_block} copies"
+        copies = counted(self.copies_per_block, "copy", "copies")
         return (
             f"{copies} a block at {self.alpha_ps / 10**6:g} us, {self.bytes_per_s / 10**9:g} GB/s"
         )
@@ -94,8 +95,11 @@ def swap_notes(scenario: Scenario, link: HostLink, num_host_blocks: int) -> tupl
         )
         if given is None
     ]
-    copies = "1 copy" if link.copies_per_block == 1 else f"{link.copies_per_block} copies"
-    notes = [f"swap space holds {num_host_blocks:,} blocks; a block is {copies}, shared ones too"]
+    copies = counted(link.copies_per_block, "copy", "copies")
+    notes = [
+        f"swap space holds {counted(num_host_blocks, 'block')}; a block is {copies}, shared "
+        "ones too"
+    ]
     if assumed:
         notes.append(f"swapping costs are assumed, not measured: {', '.join(assumed)}")
     notes.append(

@@ -18,6 +18,7 @@ from kvsim.sim.memory_shares import STATES
 from kvsim.sim.run_place import draft_name
 from kvsim.sim.run_tables import series_table
 from kvsim.sim.timeline import QUEUED
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,8 +64,8 @@ def drawn(run: Run, timeline: Timeline) -> str:
     num = len(timeline.trace) if timeline.trace is not None else len(run.trace)
     tracks = len(timeline.tracks)
     if tracks == num:
-        return f"all {num:,} requests"
-    return f"{tracks:,} of {num:,} requests, evenly over the trace"
+        return f"all {counted(num, 'request')}"
+    return f"{tracks:,} of {counted(num, 'request')}, evenly over the trace"
 
 
 def _write(run: Run, timeline: Timeline, file: io.TextIOWrapper) -> None:

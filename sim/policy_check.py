@@ -23,6 +23,7 @@ from kvsim.policies.registry import load_policy
 from kvsim.sim.driver import run
 from kvsim.sim.random_scenario import random_scenario
 from kvsim.sim.wall import decide, look_behind_the_wall
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +144,7 @@ def _ends(scenario: RandomScenario, _seed: int) -> str:
     trace, config, cost, max_tokens = scenario
     recorder = run(trace, config, cost, max_tokens=max_tokens, step=True, audit=True).recorder
     if recorder.num_ended < len(trace):
-        return f"{len(trace) - recorder.num_ended} of {len(trace)} requests never end"
+        return f"{len(trace) - recorder.num_ended} of {counted(len(trace), 'request')} never end"
     return ""
 
 

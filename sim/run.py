@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from kvsim.policies.queue_order import Fair
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
 from kvsim.sim.preset import verification
+from kvsim.sim.profile import MeasuredRanges
+from kvsim.sim.profile_cost import ProfileCost
 from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.sample_checks import check_samples, num_several
@@ -24,6 +26,7 @@ from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
 from kvsim.sim.users import check_users, fair_note
 from kvsim.traces.answers import parents_of
+from kvsim.traces.counted import counted
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
 
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
+
+_MANY_OUTSIDE: Final = 0.1
+"""Share of steps outside the measured range of the step cost above which a note warns."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,9 @@ class Run:
     def __repr__(self) -> str:
         """One line; the generated form would print the whole trace."""
         names = self.scenario.preset, self.scenario.model.name, self.scenario.hardware.name
-        return f"<Run of {self.trace.name}, {len(self.trace):,} requests: {', '.join(names)}>"
+        return (
+            f"<Run of {self.trace.name}, {counted(len(self.trace), 'request')}: {', '.join(names)}>"
+        )
 
     def _repr_html_(self) -> str:
         from kvsim.sim.report.notebook import run_html  # noqa: PLC0415 - only notebooks ask
@@ -113,6 +121,7 @@ class Run:
             notes.append(fair_note(self.trace))
         notes += self._lost_answers()
         notes += self._several_answers()
+        notes += self._extrapolated()
         rule = str(self.options.get("assume_max_tokens", "model"))
         if rule.startswith("factor"):
             notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
@@ -130,9 +139,10 @@ class Run:
         lost = np.where(finished, trace.output_tokens - generated, 0)
         if lost.any():
             notes.append(
-                f"{np.count_nonzero(lost):,} answers were cut short, by {lost.sum():,} tokens in "
-                f"all: max_model_len {self.setup.config.max_model_len:,} or max_tokens leaves no "
-                "room for them"
+                f"{counted(int(np.count_nonzero(lost)), 'answer was', 'answers were')} cut "
+                "short, by "
+                f"{counted(int(lost.sum()), 'token')} in all: max_model_len "
+                f"{self.setup.config.max_model_len:,} or max_tokens leaves no room for them"
             )
         return notes
 
@@ -147,7 +157,20 @@ class Run:
             else "each sample is a request of its own"
         )
         return [
-            f"{several:,} requests ask for several answers, all as long as the trace says: {how}"
+            f"{counted(several, 'request asks', 'requests ask')} for several answers, all as "
+            f"long as the trace says: {how}"
+        ]
+
+    def _extrapolated(self) -> list[str]:
+        """A warning where many steps are none that the profile was measured on."""
+        cost, recorder = self.setup.cost, self.engine.recorder
+        if not isinstance(cost, ProfileCost) or cost.measured == MeasuredRanges():  # all assumed
+            return []
+        if recorder.num_steps_outside <= _MANY_OUTSIDE * recorder.num_steps:
+            return []
+        return [
+            "over a tenth of the steps lie outside the measured range of the step cost: their "
+            "times are extrapolated"
         ]
 
     @property

@@ -35,6 +35,7 @@ def request_table(
     predicted = np.asarray(recorder.predicted_tokens, dtype=np.float64)[start:stop]
     return {
         "request": [trace.request_id(row) for row in rows],
+        "user": [trace.user[row] if trace.user is not None else "" for row in rows],
         "status": [STATUS_NAMES[code] for code in columns.status.tolist()],
         "arrival_s": columns.arrival_s(),
         "prompt_tokens": columns.prompt_tokens,

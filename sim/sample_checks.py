@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.counted import counted
+
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.traces.trace import Trace
@@ -35,7 +37,8 @@ def check_samples(config: SchedulerConfig, trace: Trace, *, closed: bool) -> Non
     several = num_several(trace)
     if not several:
         return
-    what = f"{several:,} requests of {trace.name} ask for several answers"
+    what = counted(several, f"request of {trace.name} asks", f"requests of {trace.name} ask")
+    what += " for several answers"
     samples, beams = trace.num_samples, trace.beam_width
     if samples is not None and beams is not None and ((samples > 1) & (beams > 1)).any():
         raise ValueError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsim.policies.queue_order import Fair
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def fair_note(trace: Trace) -> str:
         else:
             alone += 1
     parts = ((len(users), "user"), (len(sessions), "session"), (alone, "nameless request"))
-    told = ", ".join(f"{count:,} {what}{'s' * (count > 1)}" for count, what in parts if count)
+    told = ", ".join(counted(count, what) for count, what in parts if count)
     return f"queue.policy = {Fair.name!r} shares among {told}"
 
 

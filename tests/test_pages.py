@@ -141,12 +141,18 @@ def beyond_the_edge(browser: Browser) -> list[str]:
 
 
 def covered_titles(browser: Browser) -> list[str]:
-    """Titles of the axes below, on which the legend of their figure lies."""
+    """Titles of axes that lie on the numbers above them, or under the legend below."""
     found: list[str] = browser.ask(
+        "const box = e => e.getBoundingClientRect();"
         "return [...document.querySelectorAll('.plot')].flatMap(p => {"
-        " const legend = p.querySelector('.legend .bg')?.getBoundingClientRect();"
-        " return [...p.querySelectorAll('[class*=\"xtitle\"]')].filter(t => legend"
-        " && t.getBoundingClientRect().bottom > legend.top + 1).map(t => t.textContent); })"
+        " const legend = p.querySelector('.legend .bg');"
+        " return [...p.querySelectorAll('text')].filter(t => {"
+        "  const axis = [...t.classList].join(' ').match(/(x[0-9]*)title/)?.[1];"
+        "  if (!axis) return false;"
+        "  const ticks = [...p.querySelectorAll(`.${axis}tick text`)].map(n => box(n).bottom);"
+        "  return box(t).top < Math.max(0, ...ticks) - 1"
+        "   || (legend && box(t).bottom > box(legend).top + 1);"
+        " }).map(t => t.textContent); })"
     )
     return found
 

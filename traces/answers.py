@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.counted import counted
 from kvsim.traces.readers.batch import Ragged
 from kvsim.traces.trace import PrefixIds, TraceError
 
@@ -101,9 +102,14 @@ def _next_turn(trace: Trace, prefix: PrefixIds) -> Trace:
     inferred = _prefix(prefix, Ragged(lengths, np.concatenate(pieces)), covers=True)
     num_inferred = int(np.count_nonzero(chosen != np.arange(len(trace))))
     num_cut = int(np.count_nonzero(np.diff(prefix.offsets) > full))
-    note = f"answers of {num_inferred:,} requests have ids inferred from the next turn's prompt"
+    note = (
+        f"answers of {counted(num_inferred, 'request')} have ids inferred from the next "
+        "turn's prompt"
+    )
     if num_cut:
-        note += f"; {num_cut:,} ids of partial blocks at the end of prompts are cut"
+        one = "id of a partial block at the end of a prompt is"
+        several = "ids of partial blocks at the end of prompts are"
+        note += f"; {counted(num_cut, one, several)} cut"
     return _with(trace, inferred, note)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kvsim.traces.answers import parents_of
+from kvsim.traces.counted import counted
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -114,8 +115,13 @@ class FollowOns(NamedTuple):
     def note(self) -> str:
         """Say who waits."""
         waiting = int(np.count_nonzero(self.parent >= 0))
-        text = f"closed loop: {waiting:,} of {len(self.parent):,} requests wait for an answer"
-        drawn = f", {self.num_drawn:,} think times are drawn" if self.num_drawn else ""
+        of = f"of {counted(len(self.parent), 'request')}"
+        text = f"closed loop: {counted(waiting, f'{of} waits', f'{of} wait')} for an answer"
+        drawn = (
+            f", {counted(self.num_drawn, 'think time is', 'think times are')} drawn"
+            if self.num_drawn
+            else ""
+        )
         return text + drawn
 
 
@@ -156,8 +162,9 @@ def follow_ons(
     if missing.any() and think is None:
         first = trace.request_id(int(np.flatnonzero(missing)[0]))
         raise TraceError(
-            f"{trace.name}: {int(missing.sum()):,} turns, the first {first}, wait for an "
-            f"answer but the trace does not say how long after it they come: give "
+            f"{trace.name}: {counted(int(missing.sum()), 'turn waits', 'turns wait')} for an "
+            "answer "
+            f"(first: {first}) but the trace does not say how long after it: give "
             f"--think-time ({CHOICES})"
         )
     delay_ns[~waits] = 0

@@ -6,6 +6,8 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -80,7 +82,7 @@ class Receipt:
 
     def _items(self) -> Iterator[tuple[str, str]]:
         yield "trace", f"{self.path} ({self.format})"
-        yield "rows", f"{self.rows_read:,} read, {self.num_requests:,} requests"
+        yield "rows", f"{self.rows_read:,} read, {counted(self.num_requests, 'request')}"
         for label, reasons in (
             ("skipped", self.skipped),
             ("clipped", self.clipped),
@@ -108,7 +110,9 @@ class Receipt:
 
     def _ties(self) -> str:
         count = self.num_requests if self.num_timed is None else self.num_timed
-        text = f"{self.num_distinct_times:,} distinct times for {count:,} requests"
+        text = (
+            f"{counted(self.num_distinct_times, 'distinct time')} for {counted(count, 'request')}"
+        )
         if self.time_grid_ns is None:
             return text
         tied = self.num_distinct_times < count

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.counted import counted
 from kvsim.traces.own_format import TEXTS
 from kvsim.traces.readers.batch import Ragged
 from kvsim.traces.trace import MorePredecessors, PrefixIds, Trace, TraceError
@@ -85,8 +86,8 @@ def slice_rows(trace: Trace, first: int, end: int | None) -> Trace:
     asked = len(trace) if end is None else end
     if not 0 <= first < min(asked, len(trace)):
         raise TraceError(
-            f"no request is left: trace {trace.name} has {len(trace):,} requests, rows {first:,} "
-            f"to before {asked:,} were asked for"
+            f"no request is left: trace {trace.name} has {counted(len(trace), 'request')}, rows "
+            f"{first:,} to before {asked:,} were asked for"
         )
     return take(trace, np.arange(first, min(asked, len(trace))))
 

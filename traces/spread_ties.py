@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.traces.counted import counted
 from kvsim.traces.readers.describe import describe_times
 from kvsim.traces.receipt import duration
 from kvsim.traces.time_grid import time_grid_ns
@@ -35,7 +36,10 @@ def spread_ties(trace: Trace) -> Trace:
     receipt = trace.receipt
     if receipt is not None:
         tied = int(np.count_nonzero(np.repeat(counts, counts) > 1))
-        note = f"{tied:,} requests with equal times spread over {duration(grid_ns)} (--spread-ties)"
+        note = (
+            f"{counted(tied, 'request')} with equal times spread over {duration(grid_ns)} "
+            "(--spread-ties)"
+        )
         receipt = replace(receipt, notes=[*receipt.notes, note])
         describe_times(receipt, spread)
     return replace(trace, arrival_ns=spread, receipt=receipt)

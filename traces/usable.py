@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.traces.counted import counted
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def check_usable(trace: Trace, *, need_times: bool = True) -> None:
     empty = int(np.count_nonzero(trace.output_tokens < 1))
     if empty:
         raise TraceError(
-            f"{trace.name}: {empty:,} requests have no answer (0 tokens) and cannot be simulated; "
+            f"{trace.name}: {counted(empty, 'request has', 'requests have')} no answer (0 tokens) "
+            "and cannot be simulated; "
             "read the trace without keep_unusable, and leave such rows out with --on-bad-row skip"
         )
     if need_times and trace.receipt is not None and not trace.receipt.has_times:

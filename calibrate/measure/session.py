@@ -54,7 +54,7 @@ def run_session(
     Parameters
     ----------
     on_point : callable
-        Called after each point, also for those that were there already.
+        Called after each point that ``raw`` lacked; once, though a drift may repeat it.
     clock_state : callable
         Clocks and temperature in words, kept after each group.
 
@@ -63,12 +63,7 @@ def run_session(
     ValueError
         Where the clock drifts: what was measured before stays in the file.
     """
-    missing = []
-    for point in points:
-        if point in raw:
-            on_point(point)
-        else:
-            missing.append(point)
+    missing = [point for point in points if point not in raw]
     for start in range(0, len(missing), GROUP_POINTS):
         group = missing[start : start + GROUP_POINTS]
         raw.add(_steady_group(group, bench, timer, rules, raw, on_point))
@@ -91,20 +86,21 @@ def _steady_group(
 ) -> dict[str, tuple[Point, Timing]]:
     """Timings of a group after which the anchor takes as long as at first."""
     drift = 0.0
+    told = set[str]()
     for _ in range(TRIES):
         if not raw.timings:
             raw.anchor_us = statistics.median(anchor_us(bench, timer) for _ in range(3))
         assert raw.anchor_us is not None, "a file with points has their anchor"
-        measured = {
-            point.key: (point, measure(bench.workload(point), timer, rules.timing))
-            for point in group
-        }
+        measured = {}
+        for point in group:
+            measured[point.key] = point, measure(bench.workload(point), timer, rules.timing)
+            if point.key not in told:
+                told.add(point.key)
+                on_point(point)
         now_us = anchor_us(bench, timer)
         raw.anchors_us.append(round(now_us, 3))
         drift = now_us / raw.anchor_us - 1
         if abs(drift) <= rules.max_drift:
-            for point in group:
-                on_point(point)
             return measured
     blocks = ", ".join(dict.fromkeys(point.block for point in group))
     raise ValueError(

@@ -10,6 +10,7 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.load_charts import GIB, TIME, add_area
 from kvsim.sim.report.palette import BLUE, GREEN, ORANGE, PALE, SKY, VERMILLION
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from kvsim.sim.report.run_view import RunView
@@ -72,8 +73,9 @@ def preemption_chart(view: RunView) -> Chart | str:
         "Preemptions",
         figure,
         "each one throws work away or moves it; many in a row mean that too much was let in.",
-        f"{series['preemptions'].sum():,} preemptions of {(columns.preemptions > 0).sum():,} "
-        f"requests, {columns.lost_tokens.sum():,} computed tokens lost.",
+        f"{counted(int(series['preemptions'].sum()), 'preemption')} of "
+        f"{counted(int((columns.preemptions > 0).sum()), 'request')}, "
+        f"{counted(int(columns.lost_tokens.sum()), 'computed token')} lost.",
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.traces.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -34,7 +36,7 @@ def run_facts(run: Run) -> Iterator[tuple[str, str]]:
 def trace_text(name: str, num_requests: int, sha256: str) -> str:
     """Name, size and digest of a trace."""
     digest = f", sha256 {sha256[:16]}" if sha256 else ""
-    return f"{name}, {num_requests:,} requests{digest}"
+    return f"{name}, {counted(num_requests, 'request')}{digest}"
 
 
 def rules_text(preset: object, verified: str | None) -> str:
@@ -57,7 +59,7 @@ def _reading(run: Run) -> Iterator[str]:
         for word in ("skipped", "clipped", "failed"):
             count = sum(rows for rows, _ in getattr(receipt, word).values())
             if count:
-                yield f"{count:,} rows {word}"
+                yield f"{counted(count, 'row')} {word}"
     options = {} if source is None else source["options"]
     assert isinstance(options, dict), "options of a source are a dict"
     for name, value in (options | run.options).items():

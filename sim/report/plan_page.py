@@ -11,6 +11,7 @@ from kvsim.sim.report.figures import laid_out, log_ticks, new_figure
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
 from kvsim.sim.report.tables import table_html
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -156,7 +157,7 @@ def fit_chart(document: Document, pool: Pool) -> Chart:
     figure.update_xaxes(**log_ticks(lengths[0], lengths[-1], _tick))
     figure.update_yaxes(**log_ticks(1, most, _tick), rangemode="normal")
     words = "; ".join(
-        f"{entry['requests']:,} of {entry['tokens']:,} tokens ({_name(name)})"
+        f"{entry['requests']:,} of {counted(entry['tokens'], 'token')} ({_name(name)})"
         for name, entry in document["requests"].items()
     )
     return Chart(

@@ -18,6 +18,7 @@ from kvsim.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from kvsim.calibrate.endpoint_client import Answer
 
@@ -26,6 +27,8 @@ TOKEN_S = 40e-6
 DECODE_S = 120e-6
 CONTEXT_S = 150e-9
 WAIT_S = 60.0
+MODELS = {"data": [{"id": "fake"}]}
+PIECE = '{"choices": [{"text": "x"}]}'
 
 
 class Clock:
@@ -107,12 +110,14 @@ class FakeEngine:
 
 
 @contextmanager
-def fake_server(engine: FakeEngine, status: int = 200) -> Iterator[str]:
+def fake_server(
+    engine: FakeEngine, status: int = 200, models: object = MODELS, piece: str = PIECE
+) -> Iterator[str]:
     """Address of a server that streams what the engine makes."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer(json.dumps({"data": [{"id": "fake"}]}).encode())
+            self._answer(json.dumps(models).encode())
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -124,7 +129,7 @@ def fake_server(engine: FakeEngine, status: int = 200) -> Iterator[str]:
             self.send_response(200)
             self.end_headers()
             while tokens.get():
-                self.wfile.write(b'data: {"choices": [{"text": "x"}]}\n\n')
+                self.wfile.write(f"data: {piece}\n\n".encode())
                 self.wfile.flush()
             self.wfile.write(b'data: {"choices": []}\n\ndata: [DONE]\n\n')
 
@@ -217,6 +222,39 @@ def test_a_server_that_fails_is_named() -> None:
         client = EndpointClient(url)
         with pytest.raises(ValueError, match="status 503"):
             client.send([Ask(8, 2)])
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        ([], "no OpenAI-compatible server at .*: no JSON object"),
+        ({"data": []}, "names no model under /v1/models"),
+        ({"data": [{"name": "x"}]}, "names no model under /v1/models"),
+    ],
+)
+def test_servers_that_name_no_model_are_refused(models: object, words: str) -> None:
+    with (
+        fake_server(FakeEngine(Clock()), models=models) as url,
+        pytest.raises(ValueError, match=words),
+    ):
+        EndpointClient(url)
+
+
+def test_pieces_that_are_no_objects_are_refused() -> None:
+    """They were lost with their answer before."""
+    clock = Clock()
+    with fake_server(FakeEngine(clock), piece="[1]") as url:
+        client = EndpointClient(url, clock=clock.read)
+        with pytest.raises(ValueError, match=r"no JSON object: b'\[1\]'"):
+            client.send([Ask(8, 1)])
+
+
+def test_a_place_for_the_terms_is_looked_for_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "none" / "terms.json")
+    assert main(["calibrate", "endpoint", "http://127.0.0.1:1", "--out", out]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_command_refuses_other_machines(capsys: pytest.CaptureFixture[str]) -> None:

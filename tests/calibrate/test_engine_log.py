@@ -204,6 +204,9 @@ def test_command_asks_for_names_that_the_log_lacks(
     out = str(tmp_path / "p.json")
     assert main(["calibrate", "engine", str(tmp_path / "a.jsonl"), "--out", out]) == 2
     assert "give --model and --hardware" in capsys.readouterr().err
+    out = str(tmp_path / "none" / "p.json")
+    assert main(["calibrate", "engine", str(tmp_path / "a.jsonl"), "--out", out]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,19 @@
-"""Decode attention over block tables, against float64 on fresh inputs; unused memory is nan."""
+"""Attention over block tables, against float64 on fresh inputs; unused memory is nan."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
 
 from kvsim.kernels.decode_attention import contiguous_decode, decode_attention, implementation
+from kvsim.kernels.mixed_attention import mixed_attention
 from kvsim.kernels.paged_cache import gather_kv, make_cache, slots_of, write_kv
 from kvsim.kernels.prefill_attention import attention_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CPU = torch.device("cpu")
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -104,6 +108,25 @@ def test_in_half_precision(rng: torch.Generator, device: torch.device, dtype: to
     assert_close(ours, expected(batch), dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())))
+def test_chunks_beside_decodes(
+    rng: torch.Generator, device: torch.device, shape: dict[str, Any], dtype: torch.dtype
+) -> None:
+    """Two decodes, a chunk over a past, a whole prompt."""
+    counts, lengths = [1, 20, 1, 67], [130, 33, 16, 67]
+    batch = make_paged(rng, lengths, dtype=dtype, device=device, **shape)
+    query = torch.randn(sum(counts), *batch.query.shape[1:], generator=rng).to(batch.query)
+    ours = mixed_attention(query, batch.cache, batch.tables, batch.lengths, counts)
+    rows = [
+        attention_reference(chunk, key, value)
+        for chunk, key, value in zip(
+            torch.split(query, counts), batch.keys, batch.values, strict=True
+        )
+    ]
+    assert_close(ours, torch.cat(rows), dtype)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is for machines without GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("num_splits", [None, 1, 3, 8])
@@ -126,11 +149,22 @@ def test_contiguous_attention_is_the_same(rng: torch.Generator, device: torch.de
 
 
 def test_fp8_caches_are_read_in_the_querys_type(rng: torch.Generator, device: torch.device) -> None:
+    check_fp8(decode_attention, make_paged(rng, [33, 70], device=device))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is for machines without GPU")
+def test_fp8_caches_in_the_interpreter(rng: torch.Generator) -> None:
+    pytest.importorskip("triton")
+    from kvsim.kernels.triton_decode import triton_split_k  # noqa: PLC0415 - after the variable
+
+    check_fp8(triton_split_k, make_paged(rng, [33, 70]))
+
+
+def check_fp8(kernel: Callable[..., torch.Tensor], batch: Paged) -> None:
     """What is read back are the stored, rounded numbers: the error against those is small."""
-    batch = make_paged(rng, [33, 70], device=device)
     stored = batch.cache.nan_to_num().to(torch.float8_e4m3fn)
     rounded = stored.to(torch.float32)
-    ours = decode_attention(batch.query, stored, batch.tables, batch.lengths)
+    ours = kernel(batch.query, stored, batch.tables, batch.lengths)
     rows = []
     for row, length in enumerate(batch.lengths.tolist()):
         key, value = gather_kv(rounded, batch.tables[row], length)

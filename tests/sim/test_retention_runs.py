@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvsim.cli.compare_table import comparison_lines
 from kvsim.cli.summary_table import summary_lines
 from kvsim.policies.retention import RETENTION
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.sim.comparison import compare
+from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
 from kvsim.sim.engine_setup import set_up
@@ -235,6 +238,25 @@ def test_a_summary_says_what_was_kept(tmp_path: Path) -> None:
     assert "attention mass kept" in "\n".join(summary_lines(done.summary, done.setup.pool_terms))
     assert "is drawn" not in " ".join(done.setup.notes)
     assert "retention.scores has 2 layers, the model has 40: means" in " ".join(done.setup.notes)
+
+
+def test_a_comparison_has_rows_for_what_was_kept() -> None:
+    """Where no run has retention, there are none."""
+    trace, every = one(300, 200, number=2), Scenario().with_values(SMALL)
+    result = compare(trace, {"some": every.with_values(HEAVY), "all": every}, jobs=1)
+    some, everything = (row.metrics for row in result.rows)
+    told = simulate(trace, every.with_values(HEAVY)).summary["retention"]
+    assert isinstance(told, dict)
+    for name in ("shared_mean_bytes", "holes_percent_of_held", "attention_mass_kept"):
+        assert some[f"retention_{name}"] == told.get(name)
+        assert everything[f"retention_{name}"] is None
+    assert some["retention_attention_mass_kept"] is None, "nobody gave scores"
+    held = next(line for line in table_lines(result.rows) if line.label == "held")
+    text = f"{told['shared_mean_bytes'] / 2**30:,.2f} GiB"
+    assert held.cells() == [(text, False), ("-", False)]
+    assert any(line.split()[:1] == ["retention"] for line in comparison_lines(result))
+    alone = compare(trace, {"all": every}, jobs=1)
+    assert not [line for line in table_lines(alone.rows) if line.section == "retention"]
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [

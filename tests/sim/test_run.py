@@ -32,8 +32,24 @@ def test_answers_that_the_model_length_or_max_tokens_cut_are_told() -> None:
     notes = simulate(trace, scenario).summary["notes"]
     assert isinstance(notes, list)
     assert len(notes) == 1
-    assert "1 answers were cut short, by 40 tokens in all: max_model_len 100 or" in notes[0]
+    assert "1 answer was cut short, by 40 tokens in all: max_model_len 100 or" in notes[0]
     short = simulate(trace, scenario, assume_max_tokens="3").summary["notes"]
     assert "3 answers were cut short, by 51 tokens" in str(short)
     kept = make_trace([90, 9], [10, 5])
     assert simulate(kept, scenario).summary["notes"] == []
+
+
+def test_much_that_was_not_measured_is_warned_about() -> None:
+    """Chunks over a past are measured on no server card; prompts of one step and decodes are."""
+    long, short = make_trace([30_000] * 4, [2] * 4), make_trace([500], [400])
+    told = {}
+    for name, trace, values in (
+        ("chunks", long, {}),
+        ("decodes", short, {}),
+        ("datasheet", long, {"cost.source": "datasheet"}),
+    ):
+        summary = simulate(trace, Scenario().with_values(values)).summary
+        cost = summary["cost"]
+        assert isinstance(cost, dict)
+        told[name] = (cost["percent_outside"] > 10, "are extrapolated" in str(summary["notes"]))
+    assert told == {"chunks": (True, True), "decodes": (False, False), "datasheet": (True, False)}

@@ -197,7 +197,7 @@ def test_the_summary_counts_rows_prompts_and_all_tokens() -> None:
     assert found["cache"]["hit_tokens"] == 32  # type: ignore[index]
     assert found["latency"]["tpot_s"]["num"] == 2  # type: ignore[index]
     assert found["latency"]["tpot_s"]["max"] == pytest.approx(1e-3)  # type: ignore[index]
-    note = "1 requests ask for several answers, all as long as the trace says: each sample is"
+    note = "1 request asks for several answers, all as long as the trace says: each sample is"
     assert any(text.startswith(note) for text in found["notes"])  # type: ignore[attr-defined]
 
 

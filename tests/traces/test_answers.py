@@ -123,7 +123,7 @@ def test_receipt_says_what_was_done() -> None:
     trace = apply_answers(read_trace(DATA / "bailian.jsonl"), "next-turn")
     assert trace.receipt is not None
     assert trace.receipt.ids_cover_output
-    assert "answers of 1 requests have ids inferred" in " ".join(trace.receipt.lines()[-3:])
+    assert "answers of 1 request have ids inferred" in " ".join(trace.receipt.lines()[-3:])
     assert id_lists(trace) == [[0, 1, 3, 4], [0, 1, 3, 4, 5], [8], []]
 
 

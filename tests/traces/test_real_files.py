@@ -153,8 +153,8 @@ def test_measured_requests_are_those_of_the_trace(shared: Path) -> None:
 
 def test_reasoning_clients(shared: Path) -> None:
     trace = read_trace(shared / "traces/servegen/deepseek-r1", limit=20_000)
-    assert trace.session is not None
-    assert len(set(trace.session)) > 10
+    assert trace.user is not None
+    assert len(set(trace.user)) > 10
     with pytest.raises(TraceError, match=r"about 153,417,6.. requests, .*--limit 1000000"):
         read_trace(shared / "traces/servegen/m-small")
 

@@ -45,7 +45,7 @@ def receipt_of(file: Path, **options: Any) -> str:
         ("burstgpt.csv", INFO, "rows 3 read, 3 requests"),
         ("llmperf.json", INFO, "failed 1: the file calls it failed (error_code 429) (first:"),
         ("bailian.jsonl", {}, "turns 1 arrive before the answer they follow could have ended"),
-        ("bailian.jsonl", {}, "1 turns follow a chat that the file does not hold"),
+        ("bailian.jsonl", {}, "1 turn follows a chat that the file does not hold"),
         ("tracelab.csv", {}, "turns have no time of their own"),
         ("vidur_lengths.csv", INFO, "times none in the file: a simulation needs --rate"),
         ("azure_bad_rows.csv", SKIP, "skipped"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.counted import counted
 from kvsim.traces.own_format import TEXTS
 from kvsim.traces.readers.columns import Columns, derive_delays
 from kvsim.traces.readers.describe import count_early_turns, describe, epoch_text
@@ -175,7 +176,8 @@ class Assembly:
                 "decrease (equal ones keep file order): sort them with --sort",
             )
         self.receipt.notes.append(
-            f"sorted by time: {self._num_back:,} rows were before the row above"
+            f"sorted by time: {counted(self._num_back, 'row was', 'rows were')} before the "
+            "row above"
         )
         return np.argsort(arrival_ns, kind="stable")
 
@@ -205,13 +207,14 @@ class Assembly:
         also, num_lost = predecessors.find(after, self._also_after.taken())
         if num_lost:
             self.receipt.notes.append(
-                f"{num_lost:,} requests follow a row that was left out: they wait for none"
+                f"{counted(num_lost, 'request follows', 'requests follow')} a row that was "
+                "left out, as if it followed none"
             )
         if also is None:
             return None
         self.receipt.notes.append(
-            f"{np.count_nonzero(also.lengths):,} requests follow several answers: in closed loops "
-            "they wait for the last of them to end"
+            f"{counted(int(np.count_nonzero(also.lengths)), 'request follows', 'requests follow')} "
+            "several answers: in closed loops the last of them to end is waited for"
         )
         if order is not None:
             also = also.reorder(order)

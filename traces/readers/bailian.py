@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.counted import counted
 from kvsim.traces.readers.cells import INT64_MAX, decimal_times_ns, whole_numbers
 from kvsim.traces.readers.checks import check_num_ids, optional_ids
 from kvsim.traces.readers.intake import IdForm
@@ -49,8 +50,8 @@ class BailianReader:
             _add(batch, intake, chats)
         if chats.num_orphans:
             intake.receipt.notes.append(
-                f"{chats.num_orphans:,} turns follow a chat that the file does not hold: they wait "
-                "for none"
+                f"{counted(chats.num_orphans, 'turn follows', 'turns follow')} a chat that the "
+                "file does not hold, as if it followed none"
             )
         intake.note_ignored(sorted(lines.other_keys), ())
         return intake.trace(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.counted import counted
 from kvsim.traces.readers.columns import parts
 from kvsim.traces.receipt import Receipt, duration
 from kvsim.traces.time_grid import num_distinct, time_grid_ns
@@ -43,12 +44,12 @@ def describe(
         receipt.id_scope = prefix.scope
         receipt.ids_cover_output = prefix.covers_output
     if wishes.limit is not None and len(arrival_ns) == wishes.limit:
-        receipt.notes.append(f"stopped after {wishes.limit:,} requests (--limit)")
+        receipt.notes.append(f"stopped after {counted(wishes.limit, 'request')} (--limit)")
     if "has_time" in columns and not columns["has_time"].all():
         count = int(np.count_nonzero(columns["has_time"] == 0))
         receipt.notes.append(
-            f"{count:,} turns have no time of their own: each comes a delay after the answer "
-            "before it ends"
+            f"{counted(count, 'turn has no time of its', 'turns have no time of their')} own: "
+            "each comes a delay after the answer before it ends"
         )
     if "max_tokens" not in columns:
         receipt.notes.append(

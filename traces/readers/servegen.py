@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.counted import counted
 from kvsim.traces.readers.batch import Batch
 from kvsim.traces.readers.servegen_clients import ClientFiles, client_files, load_client
 from kvsim.traces.readers.servegen_draw import arrivals_s
@@ -68,7 +69,10 @@ class ServeGenReader:
         intake.source = ClientFiles(source.path, files)
         for batch, columns in _windows(clients, intake.wishes.rngs[3], intake):
             intake.add(batch, columns)
-        named = f"requests of {len(clients):,} clients drawn from their distributions by --seed"
+        named = (
+            f"requests of {counted(len(clients), 'client')} drawn from their distributions "
+            "by --seed"
+        )
         intake.receipt.notes.append(f"{named}; expected {expected:,.0f} in all windows")
         for client in clients:
             intake.receipt.notes += client.notes
@@ -98,7 +102,6 @@ def _windows(
                 "prompt_tokens": prompts[order],
                 "output_tokens": outputs[order],
                 "user": owners[order],
-                "session": owners[order],
             }
             yield batch, columns
 

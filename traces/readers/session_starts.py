@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kvsim.traces.counted import counted
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -61,7 +62,10 @@ class SessionStarts:
         """Say how starts came about."""
         rule = self.wishes.session_starts
         if rule is not None:
-            return f"{self.num_sessions:,} sessions start by --session-starts {rule}"
+            return (
+                f"{counted(self.num_sessions, 'session starts', 'sessions start')} by "
+                f"--session-starts {rule}"
+            )
         if self.num_sessions == 1:
             return "one session, which starts at 0"
         return f"{self.num_sessions:,} sessions, whose starts the file does not say: all at 0"

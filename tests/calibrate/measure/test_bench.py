@@ -54,6 +54,12 @@ def test_a_layer_computes_what_the_decoder_does_but_attention(bench: KernelBench
     assert answer.shape == (5, 64)
 
 
+def test_the_anchor_of_a_cpu_allocates_nothing(bench: KernelBench) -> None:
+    """Allocating would take page faults in some processes, and look like another clock."""
+    (call,) = bench.anchor().calls
+    assert call() is call()
+
+
 def test_the_cpu_is_always_there() -> None:
     device = find_device("cpu")
     facts = facts_of(device)

@@ -36,7 +36,7 @@ def test_the_dry_run_measures_nothing(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     (total,) = [line for line in lines if line.startswith("all, with anchors")]
-    assert "73" in total
+    assert "78" in total
     assert len(device.measured) == 4, "the probes"
     assert list(tmp_path.iterdir()) == []
 
@@ -82,11 +82,12 @@ def test_an_interrupted_session_goes_on(
 
     device.workload = impatient  # type: ignore[method-assign, assignment]
     assert main(list(COMMAND)) == 130
+    assert "the same command goes on from profile.json.points" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json.points"]
     device.workload = plain  # type: ignore[method-assign]
     assert main(list(COMMAND)) == 0
     assert "goes on with the points in profile.json.points" in capsys.readouterr().err
-    assert len(device.measured) == 4 + 73 - 36, "probes, and what was missing: 6 groups of 6 were"
+    assert len(device.measured) == 4 + 78 - 36, "probes, and what was missing: 6 groups of 6 were"
 
 
 @pytest.mark.parametrize(

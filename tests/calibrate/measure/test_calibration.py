@@ -51,6 +51,21 @@ def test_known_costs_are_found_again(calibration: Calibration, tmp_path: Path) -
     assert profile.layer_floor_us == pytest.approx(8)
 
 
+def test_the_time_left_is_that_of_what_is_missing(
+    calibration: Calibration, device: FakeDevice, tmp_path: Path
+) -> None:
+    """It starts at 0, and what an earlier session measured counts in neither number."""
+    told: list[tuple[int, int]] = []
+    calibration.run(tmp_path / "whole.json", lambda *seconds: told.append(seconds))
+    (first, in_all), (last, _) = told[0], told[-1]
+    assert first == 0
+    assert in_all - 1 <= last <= in_all
+    assert len(told) == 1 + len(calibration.points)
+    told.clear()
+    calibration.run(tmp_path / "whole.json", lambda *seconds: told.append(seconds))
+    assert told == [(0, 1)], "nothing was missing"
+
+
 def test_noise_moves_terms_little_and_errors_are_stated(
     calibration: Calibration, device: FakeDevice, tmp_path: Path
 ) -> None:

@@ -244,4 +244,4 @@ def test_a_predecessor_follows_its_row_through_sorting_and_skipping(tmp_path: Pa
     assert trace.arrival_ns.tolist() == [0, 20, 30, 40]
     assert trace.after_request is not None
     assert trace.after_request.tolist() == [-1, 0, -1, 1]
-    assert "1 requests follow a row that was left out" in receipt_text(trace)
+    assert "1 request follows a row that was left out" in receipt_text(trace)

@@ -17,11 +17,11 @@ CLIENTS = Path(__file__).parents[2] / "data" / "servegen"
 
 def test_a_folder_is_all_its_clients() -> None:
     trace = read_trace(CLIENTS)
-    assert trace.session is not None
-    assert set(trace.session) == {"client-0", "client-1"}
+    assert trace.user is not None
+    assert set(trace.user) == {"client-0", "client-1"}
     assert set(trace.prompt_tokens.tolist()) == {16, 32}
-    assert trace.user == trace.session
-    owners = np.array(trace.session)
+    assert trace.session is None, "a client is no conversation: its requests follow nobody"
+    owners = np.array(trace.user)
     assert (trace.output_tokens == np.where(owners == "client-0", 8, 9)).all()
     expected = 600 * (0.5 + 0.25 + 1 + 0.25)
     assert len(trace) == pytest.approx(expected, rel=0.15)
