@@ -17,10 +17,10 @@ from kvsim.cli.simulate import (
     add_scenario_options,
     add_trace_options,
     check_trace_options,
+    report_lines,
     scenario_of,
     with_options,
 )
-from kvsim.cli.table import wrapped
 from kvsim.cli.trace_options import check_seed, is_closed, read_with_options
 
 if TYPE_CHECKING:
@@ -221,4 +221,4 @@ def _write(
     else:
         print_lines(comparison_lines(result))
     if folder is not None and not as_json:
-        print_lines(["", *wrapped("folder", str(folder))])
+        print_lines(["", *report_lines(folder, recorded=recorded)])

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.cli.sparkline import compared_lines
 from kvsim.cli.table import WIDTH, wrapped
-from kvsim.sim.comparison_lines import notes_of, pool_text, table_lines
+from kvsim.sim.comparison_lines import (
+    arrivals_text,
+    notes_of,
+    pool_text,
+    served_text,
+    table_lines,
+)
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.readable import number, seconds
 from kvsim.traces.counted import counted
@@ -66,10 +72,12 @@ def sketch_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def head_lines(comparison: Comparison) -> list[str]:
-    """What was compared: traces, memory."""
+    """What was compared: traces, their rate, what serves them, memory."""
     text = []
     for trace in comparison.traces:
         text += wrapped("trace", f"{trace.name}, {counted(trace.requests, 'request')}")
+    text += wrapped("arrivals", arrivals_text(comparison.rows))
+    text += wrapped("served by", served_text(comparison.rows))
     return text + wrapped("KV memory", f"{pool_text(comparison.rows)}, * = best of its row")
 
 

@@ -80,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Simulate LLM serving and its KV cache: replay a trace, see what users see.",
     )
     parser.add_argument("--version", action="version", version=f"kvsim {version('kvsim')}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
     return parser
@@ -92,7 +92,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for good
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that its encoding lacks is no reason
         sys.stdout.reconfigure(errors="backslashreplace")  # to lose a run's table
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if "handler" not in arguments:
+        parser.print_help(sys.stderr)
+        return 2
     handler = cast("Callable[[argparse.Namespace], int]", arguments.handler)
     try:
         code = handler(arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -260,6 +261,17 @@ def named_lines(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
     return lines
 
 
+def report_lines(folder: Path, *, recorded: bool) -> list[str]:
+    """Lines that tell what to open, and how to draw what ``--record blocks`` kept."""
+    from kvsim.cli.table import wrapped
+    from kvsim.sim.run_place import REPORT
+
+    lines = wrapped("report", f"{folder / REPORT}: open it in a browser")
+    if recorded:
+        lines += wrapped("block map", f"kvsim report {shlex.quote(str(folder))} --block-map")
+    return lines
+
+
 def _print_table(arguments: argparse.Namespace, result: Run, drawn: str | None) -> None:
     from kvsim.cli.sparkline import over_time_lines
     from kvsim.cli.summary_table import summary_lines
@@ -273,6 +285,7 @@ def _print_table(arguments: argparse.Namespace, result: Run, drawn: str | None) 
     over_time = over_time_lines(series_table(result.engine.recorder, result.setup.pool))
     lines += summary_lines(result.summary, result.setup.pool_terms, over_time)
     lines += ["", *wrapped("run folder", str(arguments.out))]
+    lines += report_lines(Path(arguments.out), recorded=arguments.record is not None)
     if drawn is not None:
         lines += wrapped("timeline", drawn)
     print_lines(lines)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FEW_REQUESTS = 300
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_HEAD_PX, _MAP_PX = 480, 600
 FIRST_ALLOCATORS = ("orca-max", "paged", "prefix")
 
 
@@ -105,7 +106,11 @@ def run(choices: Choices, places: Places) -> None:
             folder.rmdir()
         bar.empty()
         pool.empty()
-    st.session_state["shown"] = (result, folder, choices.command(folder))
+    st.session_state["shown"] = (
+        result,
+        folder,
+        choices.command(places.trace(choices.trace), folder),
+    )
 
 
 def show(result: Comparison, folder: Path, command: str) -> None:
@@ -129,9 +134,14 @@ def show(result: Comparison, folder: Path, command: str) -> None:
     st.link_button("Open the whole report", f"/runs/{folder.name}/{REPORT}")
     if (folder / BLOCK_MAP).exists():
         st.subheader("The pool, block by block")
-        st.iframe(f"/runs/{folder.name}/{BLOCK_MAP}", height=900)
+        st.iframe(f"/runs/{folder.name}/{BLOCK_MAP}", height=_map_px(len(result.rows)))
     st.caption("The same from a terminal:")
     st.code(command, language="sh", wrap_lines=True)
+
+
+def _map_px(num_maps: int) -> int:
+    """Height of the page of block maps, two side by side, that needs no scrolling of its own."""
+    return _HEAD_PX + _MAP_PX * -(-num_maps // 2)
 
 
 def main() -> None:
@@ -147,7 +157,10 @@ def main() -> None:
     if "shown" in st.session_state:
         show(*st.session_state["shown"])
     elif choices is None:
-        st.info("Choose a trace and allocators on the left, then press Run.")
+        st.info(
+            "Choose a trace and allocators in the side bar, then press Run. On a phone the arrows "
+            "at the top left open and close it."
+        )
 
 
 if __name__ == "__main__":  # Streamlit runs it so; processes that simulate do not

@@ -44,9 +44,9 @@ class Choices:
         }
         return [f"--{name}={value}" for name, value in named.items() if value]
 
-    def command(self, folder: Path) -> str:
-        """Return the command line that does the same."""
-        return shlex.join(["kvsim", "compare", self.trace, *self.options(), f"--out={folder}"])
+    def command(self, trace: Path, folder: Path) -> str:
+        """Return the command line that does the same; ``trace`` is where the file lies."""
+        return shlex.join(["kvsim", "compare", str(trace), *self.options(), f"--out={folder}"])
 
 
 def compare_chosen(

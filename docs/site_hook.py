@@ -36,6 +36,12 @@ _CELL: Final = re.compile(r"^# %%(.*)$", re.MULTILINE)
 _FIGURE: Final = re.compile(r'<p><img alt="([^"]*)" src="([^"]*figures/[^"]+\.svg)"\s*/?></p>')
 
 
+def on_startup(command: str, dirty: bool) -> None:
+    """Make the folder of the sources: mkdocstrings forgets paths that are not there at once."""
+    del command, dirty
+    SOURCE.mkdir(parents=True, exist_ok=True)
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Lay the sources out as they are imported, for the reference."""
     table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]

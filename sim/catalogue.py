@@ -16,6 +16,7 @@ from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.preset import load_preset, preset_names
 from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile
+from kvsim.sim.readable import number
 from kvsim.sim.scenario import Scenario
 from kvsim.sim.scenario_keys import name_of, rule_of
 from kvsim.traces.readers import READERS
@@ -83,8 +84,8 @@ def models() -> list[Entry]:
     for name in bundled_models():
         model = load_model(name)
         what = (
-            f"{model.num_params / 1e9:.3g} B, {model.num_layers} layers, "
-            f"{model.kv_bytes_per_token() / 1024:.4g} KiB KV a token"
+            f"{number(model.num_params / 1e9, 3)} B parameters, {model.num_layers} layers, "
+            f"{number(model.kv_bytes_per_token() / 1024)} KiB KV a token"
         )
         repository = model.source.removeprefix(_HUB).partition("/blob/")[0]
         entries.append(Entry("--model", name, what, repository))

@@ -31,6 +31,10 @@ class Line(NamedTuple):
     best: Callable[..., Any] | None = None
     groups: Sequence[str | None] = ()
 
+    def is_known(self) -> bool:
+        """Whether some row has a value."""
+        return any(value is not None for value in self.values)
+
     def cells(self) -> list[tuple[str, bool]]:
         """Shown values, and whether each is the best; none is where all are shown alike."""
         shown = [self.show(value) for value in self.values]
@@ -48,7 +52,7 @@ class Line(NamedTuple):
 
 
 def table_lines(rows: Sequence[Row]) -> list[Line]:
-    """All metrics, in order."""
+    """All metrics that some row has, in order."""
 
     def metric(
         label: str, name: str, show: Callable[[Any], str] = number, best: Any = None
@@ -66,13 +70,11 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
             metric("longest wait", "longest_wait_s", seconds, min),
             metric("starved", "starved", best=min),
         ]
-    users = []
-    if any(row.metrics["heaviest_user_ttft_s_mean"] is not None for row in rows):
-        users = [
-            metric("heaviest user's TTFT", "heaviest_user_ttft_s_mean", seconds, min),
-            metric("other users' TTFT", "other_users_ttft_s_mean", seconds, min),
-            metric("other users' TTFT p99", "other_users_ttft_s_p99", seconds, min),
-        ]
+    users = [
+        metric("heaviest user's TTFT", "heaviest_user_ttft_s_mean", seconds, min),
+        metric("other users' TTFT", "other_users_ttft_s_mean", seconds, min),
+        metric("other users' TTFT p99", "other_users_ttft_s_p99", seconds, min),
+    ]
     groups = [None if is_reference(row) else f"{row.trace} x {row.rate_scale}" for row in rows]
     lines = [
         *_states(rows, "KV while waiting", "while_waiting", _BETTER_STATES),
@@ -91,7 +93,7 @@ def table_lines(rows: Sequence[Row]) -> list[Line]:
         metric("hit rate, %", "hit_percent", best=max),
         Line("", "verdict", [row.verdict["kind"] for row in rows], str),
     ]
-    return [line._replace(groups=groups) for line in lines]
+    return [line._replace(groups=groups) for line in lines if line.is_known()]
 
 
 def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, Any]) -> list[Line]:
@@ -104,8 +106,8 @@ def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, An
 
 
 def _retention(rows: Sequence[Row]) -> list[Line]:
-    """What chosen retention kept, where some row has any; bytes are means over time."""
-    lines = [
+    """What chosen retention kept; bytes are means over time."""
+    return [
         Line("retention", label, [row.metrics[f"retention_{name}"] for row in rows], show, best)
         for label, name, show, best in (
             ("all computed", "full_mean_bytes", _amount, None),
@@ -115,13 +117,26 @@ def _retention(rows: Sequence[Row]) -> list[Line]:
             ("attention mass", "attention_mass_kept", _percent, max),
         )
     ]
-    return [line for line in lines if any(value is not None for value in line.values)]
 
 
 def pool_text(rows: Sequence[Row]) -> str:
     """Bytes for KV: one size, or from the least to the most."""
     sizes = [f"{size / 2**30:.2f} GiB" for size in sorted({r.metrics["pool_bytes"] for r in rows})]
     return sizes[0] if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+
+
+def served_text(rows: Sequence[Row]) -> str:
+    """What is served on which card, each pair once."""
+    tables: list[Any] = [row.scenario for row in rows]
+    pairs = (f"{table['model']['name']} on {table['hardware']['name']}" for table in tables)
+    return ", ".join(dict.fromkeys(pairs))
+
+
+def arrivals_text(rows: Sequence[Row]) -> str:
+    """Rate of arrivals: one, or from the least to the most."""
+    rates = sorted({rate for row in rows if (rate := row.metrics["arrivals_per_s"]) is not None})
+    shown = list(dict.fromkeys(number(rates[place]) for place in (0, -1) if rates))
+    return f"{' to '.join(shown)} requests a second" if shown else "all at once"
 
 
 def notes_of(comparison: Comparison) -> list[str]:

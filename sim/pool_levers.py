@@ -53,7 +53,7 @@ def levers(request: PoolRequest, rules: Rules) -> tuple[Lever, ...]:
     now = surplus(request, rules)
     found = []
     given = request.num_blocks is not None  # then neither card nor formats change what fits
-    tries = () if given else tuple(_tries(request))
+    tries = () if given else (*_tries(request), *_more_ranks(request, rules))
     for change, other in (*tries, *_shorter(request, rules)):
         try:
             then = surplus(other, rules)
@@ -102,8 +102,23 @@ def _tries(request: PoolRequest) -> Iterator[tuple[str, PoolRequest]]:
         yield f"pp {request.pp} -> {2 * request.pp}", replace(request, pp=2 * request.pp)
         if request.slots is not None and request.slots > 1:
             yield f"slots {request.slots} -> 1", replace(request, slots=1)
-    elif _splits(request, 2 * request.tp):
-        yield f"tp {request.tp} -> {2 * request.tp}", replace(request, tp=2 * request.tp)
+
+
+def _more_ranks(request: PoolRequest, rules: Rules) -> Iterator[tuple[str, PoolRequest]]:
+    """Yield the least of 2, 4 and 8 times the ranks that is enough; twice as many where none is."""
+    if request.engine == "llama.cpp":
+        return
+    counts = [times * request.tp for times in (2, 4, 8) if _splits(request, times * request.tp)]
+    others = [replace(request, tp=count) for count in counts]
+    for other in ([one for one in others if _is_enough(one, rules)] or others)[:1]:
+        yield f"tp {request.tp} -> {other.tp}", other
+
+
+def _is_enough(request: PoolRequest, rules: Rules) -> bool:
+    try:
+        return surplus(request, rules) >= 0
+    except ValueError:
+        return False
 
 
 def longest_length(request: PoolRequest, rules: Rules) -> int:

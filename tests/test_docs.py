@@ -1,7 +1,8 @@
 """Examples in README.md and docs/ are run, each page's in order, in a folder with the samples.
 
 ``python`` blocks of a page share one namespace. In ``console`` blocks a ``$ kvsim ...`` line is
-run and must succeed; lines under it, if any, are its standard output (``...`` matches anything).
+run and must succeed (one that ends with a backslash goes on in the next); lines under it, if any,
+are its standard output (``...`` matches anything).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def blocks(text: str, language: str) -> list[tuple[int, str]]:
 
 def commands(block: str) -> list[tuple[str, str]]:
     """``$`` lines of a console block, each with the output shown under it."""
-    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]
     return [(line, output.rstrip("\n")) for line, _, output in (p.partition("\n") for p in parts)]
 
 

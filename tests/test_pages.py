@@ -114,6 +114,7 @@ def test_a_phone_shows_all(
     browser.open(written[kind, False], width=390, height=800)
     assert browser.ask("return document.documentElement.scrollWidth") <= 390
     assert beyond_the_edge(browser) == []
+    assert covered_titles(browser) == []
 
 
 @pytest.mark.parametrize("kind", PAGES)
@@ -137,6 +138,23 @@ def beyond_the_edge(browser: Browser) -> list[str]:
         "return [...document.querySelectorAll('main *, header *')].filter(e =>"
         " !e.closest('.wide, svg, .js-plotly-plot, .skip')"
         " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
+    )
+    return found
+
+
+def covered_titles(browser: Browser) -> list[str]:
+    """Titles of axes that lie on the numbers above them, or under the legend below."""
+    found: list[str] = browser.ask(
+        "const box = e => e.getBoundingClientRect();"
+        "return [...document.querySelectorAll('.plot')].flatMap(p => {"
+        " const legend = p.querySelector('.legend .bg');"
+        " return [...p.querySelectorAll('text')].filter(t => {"
+        "  const axis = [...t.classList].join(' ').match(/(x[0-9]*)title/)?.[1];"
+        "  if (!axis) return false;"
+        "  const ticks = [...p.querySelectorAll(`.${axis}tick text`)].map(n => box(n).bottom);"
+        "  return box(t).top < Math.max(0, ...ticks) - 1"
+        "   || (legend && box(t).bottom > box(legend).top + 1);"
+        " }).map(t => t.textContent); })"
     )
     return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.memory_shares import VIEWS
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import laid_out
+from kvsim.sim.report.figures import SECONDS, laid_out
 from kvsim.sim.report.palette import BLUE, GREY, STATE_LABELS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Fig
 def users_chart(rows: Sequence[Row]) -> Chart | str:
     """Latencies, rates, hits: a panel for each that some run has; a sentence where none has any."""
     lines = {line.label: line for line in table_lines(rows)}
-    shown = [line for name in _USERS if any((line := lines[name]).values)]
+    shown = [line for name in _USERS if (line := lines.get(name)) and any(line.values)]
     if not shown:
         return "What users see: nothing, for no request was served."
     winners = []
@@ -120,7 +120,11 @@ def users_figure(rows: Sequence[Row], lines: Sequence[Line]) -> go.Figure:
         unit = ", s" if line.label.startswith(("TTFT", "TPOT")) else ""
         best = [best for _, best in cells]
         panels.append(_Panel(line.label + unit, line.values, texts, best, GREY))
-    return _multiples(rows, [_label(row.name) for row in rows], panels)
+    figure = _multiples(rows, [_label(row.name) for row in rows], panels)
+    for line, axis in zip(lines, figure.select_xaxes(), strict=False):
+        if line.label.startswith(("TTFT", "TPOT")):
+            axis.update(SECONDS)
+    return figure
 
 
 def _multiples(

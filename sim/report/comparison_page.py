@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.comparison_lines import notes_of, pool_text, table_lines
+from kvsim.sim.comparison_lines import (
+    arrivals_text,
+    notes_of,
+    pool_text,
+    served_text,
+    table_lines,
+)
 from kvsim.sim.readable import number, published_number
 from kvsim.sim.report.comparison_charts import memory_chart, users_chart
 from kvsim.sim.report.facts import cost_text, rules_text, trace_text
@@ -35,7 +41,11 @@ def _head(comparison: Comparison) -> Head:
         ("trace", trace_text(trace.name, trace.requests, trace.sha256))
         for trace in comparison.traces
     ]
-    facts.append(("KV memory", f"{pool_text(rows)} in each run"))
+    facts += [
+        ("arrivals", arrivals_text(rows)),
+        ("served by", served_text(rows)),
+        ("KV memory", f"{pool_text(rows)} in each run"),
+    ]
     named = ((row.scenario.get("preset"), row.verified) for row in rows)
     facts += dict.fromkeys(("rules", rules_text(*rule)) for rule in named)
     for source in dict.fromkeys(row.cost["source"] for row in rows):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import plotly.graph_objects as go
     from numpy.typing import ArrayLike, NDArray
 
 MOST_POINTS: Final = 2000
 """Of a curve: more than a screen has columns."""
-_LEGEND_PX: Final = 60
-"""Below the axis: room for numbers and title."""
+SECONDS: Final = {"tickformat": "~s", "ticksuffix": "s"}
+"""Axis in seconds whose ticks are ``5ms`` or ``2s``."""
+_TENS_ALONE: Final = 2.5
+"""Powers of ten from which on a phone has room for tens only."""
 
 
 def numbers(values: ArrayLike) -> list[float | None]:
@@ -43,6 +48,14 @@ def thinned(
     return x[places], y[places]
 
 
+def log_ticks(least: float, most: float, show: Callable[[float], str]) -> dict[str, object]:
+    """Ticks of a logarithmic axis with ``show`` for words: 1, 2, 5, or tens where it is long."""
+    steps = (1, 2, 5) if most < 10**_TENS_ALONE * least else (1,)
+    exponents = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+    values = [float(f"{step}e{exponent}") for exponent in exponents for step in steps]
+    return {"type": "log", "tickvals": values, "ticktext": [show(value) for value in values]}
+
+
 def new_figure(x_title: str, y_title: str, *, height: int = 380) -> go.Figure:
     """An empty figure in the look of all, with units in the titles of its axes."""
     import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
@@ -56,9 +69,9 @@ def laid_out(figure: go.Figure, x_title: str, y_title: str, *, height: int = 380
         template="plotly_white",
         height=height,
         margin={"l": 60, "r": 15, "t": 30, "b": 50},
-        legend={"orientation": "h", "y": -_LEGEND_PX / (height - 80), "yanchor": "top", "x": 0},
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
         hovermode="x unified",
     )
-    figure.update_xaxes(title_text=x_title)
+    figure.update_xaxes(title_text=x_title, title_standoff=6, automargin=True)
     figure.update_yaxes(title_text=y_title, rangemode="tozero")
     return figure

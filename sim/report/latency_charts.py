@@ -8,7 +8,7 @@ import numpy as np
 
 from kvsim.sim.readable import seconds
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import laid_out, new_figure, numbers
+from kvsim.sim.report.figures import SECONDS, laid_out, log_ticks, new_figure, numbers
 from kvsim.sim.report.palette import LINES
 from kvsim.sim.request_columns import PS_PER_S
 
@@ -35,15 +35,16 @@ def distribution_chart(view: RunView) -> Chart | str:
         "E2E": _curve(columns.e2e_s()[finished]),
     }
     figure = new_figure("latency (s, logarithmic)", "at or below (%)")
-    words = []
+    words, edges = [], []
     for (name, (values_s, shares)), line in zip(curves.items(), LINES, strict=False):
         if len(values_s):
             figure.add_scatter(x=numbers(values_s), y=numbers(shares), name=name, line=line)
+            edges += [values_s[values_s > 0].min(initial=np.inf), values_s[-1]]
             half, most = (seconds(float(values_s[place])) for place in (100, _P99))
             words.append(f"{name} half within {half}, 99 % within {most}")
     if not words:
         return "No latencies: no request finished."
-    figure.update_xaxes(type="log", exponentformat="power", minexponent=2)
+    figure.update_xaxes(**log_ticks(min(edges), max(edges), seconds))
     return Chart(
         "Latency distributions",
         figure,
@@ -81,6 +82,7 @@ def course_chart(view: RunView) -> Chart | str:
                 col=1,
             )
     laid_out(figure, "", "latency (s)", height=620)
+    figure.update_yaxes(SECONDS)
     figure.update_xaxes(title_text="arrival (s)", row=len(latencies))
     worst_s, part = max((np.nanmax(columns.ttft_s()[part]), middle) for middle, part in parts)
     return Chart(

@@ -48,15 +48,16 @@ def run_html(run: Run) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """The metrics that users feel, one row a run, a star at the best."""
+    """The metrics that users feel and some run has, one row a run, a star at the best."""
     lines = {line.label: line for line in table_lines(comparison.rows)}
-    cells = [lines[label].cells() for label in _COMPARED]
+    labels = [label for label in _COMPARED if label in lines]
+    cells = [lines[label].cells() for label in labels]
     rows = (
         (row.name, *(f"{text} *" if best else text for text, best in line))
         for row, *line in zip(comparison.rows, *cells, strict=True)
     )
     traces = ", ".join(trace.name for trace in comparison.traces)
-    return _table(f"{len(comparison.rows)} runs on {traces}", ("", *_COMPARED), rows)
+    return _table(f"{len(comparison.rows)} runs on {traces}", ("", *labels), rows)
 
 
 def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -81,15 +81,17 @@
     });
   }
 
-  // small multiples stand side by side, on a phone one below the other
+  // small multiples stand side by side, on a phone one below the other; legends get their room
   const narrow = matchMedia("(max-width: 40rem)");
-  const placed = (layout) => {
+  const entry_px = 16;
+  const placed = (layout, data) => {
     const panel_px = layout.meta?.panel_px;
-    if (!narrow.matches || !panel_px) return layout;
+    if (!narrow.matches) return layout;
+    const entries = data.filter((trace) => trace.showlegend !== false).length;
+    if (!panel_px) return { ...layout, height: layout.height + entry_px * entries };
     const titles = layout.annotations, all_px = panel_px * titles.length;
     const { t, b } = layout.margin;
-    const legend = { ...layout.legend, y: -60 / all_px };
-    const changed = { ...layout, legend, height: all_px + t + b };
+    const changed = { ...layout, height: all_px + t + b };
     changed.annotations = titles.map((title, i) => (
       { ...title, x: 0.5, y: 1 - (i * panel_px + 28) / all_px, yanchor: "bottom" }));
     titles.forEach((_, i) => {
@@ -114,7 +116,7 @@
       displaylogo: false, responsive: true,
       modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
     };
-    Plotly.newPlot(plot, data, { ...placed(layout), template: template() }, config)
+    Plotly.newPlot(plot, data, { ...placed(layout, data), template: template() }, config)
       .then(() => setTimeout(draw, 0, place + 1));
   };
   restyle();

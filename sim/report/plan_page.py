@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.readable import amount
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import laid_out, new_figure
+from kvsim.sim.report.figures import laid_out, log_ticks, new_figure
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
 from kvsim.sim.report.tables import table_html
@@ -69,7 +69,7 @@ def _blocks(document: Document, pool: Pool | None) -> Iterator[Block]:
         (_name(name), f"{term['bytes'] / _GIB:,.2f}", _how(term))
         for name, term in document["terms"].items()
     ]
-    yield table_html("Memory terms", _HEADS, rows)
+    yield table_html("Memory terms", _HEADS, rows, last_is_words=True)
     if pool is not None:
         yield fit_chart(document, pool)
     yield bullets(
@@ -111,7 +111,7 @@ def memory_chart(document: Document) -> Chart:
             insidetextanchor="middle",
         )
     laid_out(figure, "memory of a card (GiB)", "", height=320)
-    figure.update_layout(barmode="stack", hovermode="closest")
+    figure.update_layout(barmode="stack", hovermode="closest", legend_traceorder="normal")
     figure.update_layout(uniformtext={"mode": "hide", "minsize": 9})
     figure.update_yaxes(showticklabels=False)
     if usable is not None:
@@ -153,7 +153,9 @@ def fit_chart(document: Document, pool: Pool) -> Chart:
         textposition="bottom left",
         marker={"color": VERMILLION, "size": 10, "symbol": "diamond"},
     )
-    figure.update_xaxes(type="log").update_yaxes(type="log", rangemode="normal")
+    most = max(*counts, seats, *(entry["requests"] for entry in asked.values()))
+    figure.update_xaxes(**log_ticks(lengths[0], lengths[-1], _tick))
+    figure.update_yaxes(**log_ticks(1, most, _tick), rangemode="normal")
     words = "; ".join(
         f"{entry['requests']:,} of {counted(entry['tokens'], 'token')} ({_name(name)})"
         for name, entry in document["requests"].items()
@@ -165,6 +167,10 @@ def fit_chart(document: Document, pool: Pool) -> Chart:
         "do.",
         f"At once: {words}.",
     )
+
+
+def _tick(value: float) -> str:
+    return f"{value:,.0f}"
 
 
 def _lengths(longest: int) -> Sequence[int]:

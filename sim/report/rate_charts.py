@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.readable import number
+from kvsim.sim.readable import number, seconds
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import new_figure, numbers
+from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.palette import GREY, LINES
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def _served_chart(curves: dict[str, list[Row]], *, limits: bool) -> Chart:
 def _ttft_chart(curves: dict[str, list[Row]]) -> Chart:
     figure = new_figure(_X, "TTFT p99 (s, logarithmic)", height=440)
     _add_curves(figure, curves, "ttft_s_p99")
-    figure.update_yaxes(type="log", rangemode="normal")
+    known = [v for rows in curves.values() for row in rows if (v := row.metrics["ttft_s_p99"])]
+    if known:
+        figure.update_yaxes(**log_ticks(min(known), max(known), seconds), rangemode="normal")
     return Chart(
         "Time to first token against arrival rate",
         figure,

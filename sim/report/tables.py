@@ -18,13 +18,20 @@ _MANY: Final = 8
 """Columns; more of them are printed in smaller letters."""
 
 
-def table_html(label: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """A table of plain text whose first column names the rows; a line break in a head breaks it."""
-    many = ' class="many"' if len(heads) > _MANY else ""
+def table_html(
+    label: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]], *, last_is_words: bool = False
+) -> str:
+    """A table of plain text whose first column names the rows; a line break in a head breaks it.
+
+    Columns are of numbers, set to the right; ``last_is_words`` sets the last one to the left.
+    """
+    kinds = [("many", len(heads) > _MANY), ("words", last_is_words)]
+    names = " ".join(name for name, holds in kinds if holds)
+    marked = f' class="{names}"' if names else ""
     top = "".join(f'<th scope="col">{_lines(head)}</th>' for head in heads)
     body = "".join(f"<tr>{_row(row)}</tr>\n" for row in rows)
     return scrollable(
-        f"<table{many}>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>", label
+        f"<table{marked}>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>", label
     )
 
 

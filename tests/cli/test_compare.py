@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +37,28 @@ def test_the_table_fits_80_columns(capsys: pytest.CaptureFixture[str], tmp_path:
     for word in ("token", "free", "peak running", "TPOT p99", "goodput", "hit rate", "verdict"):
         assert word in out
     assert list(tmp_path.iterdir()) == [], "no file without --out"
+
+
+def test_the_head_says_what_serves_and_the_end_what_to_open(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ("--rate-scale", "30", "--allocators", "paged,prefix", "--record", "blocks")
+    assert main(["compare", *FEW, *options, "--out", "a b"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^arrivals +\d+\.\d+ requests a second$", text, re.MULTILINE)
+    assert re.search(r"^served by +llama-3.1-8b on h100-sxm$", text, re.MULTILINE)
+    assert "report                  a b/report.html: open it in a browser\n" in text
+    assert "block map               kvsim report 'a b' --block-map\n" in text
+
+
+def test_a_line_that_no_row_has_a_value_for_is_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["compare", *FEW, "--allocators", "paged,prefix"]) == 0
+    text = capsys.readouterr().out
+    assert "KV while waiting" not in text, "nobody waits at this rate"
+    assert "goodput" not in text, "no limits are given"
+    assert "KV all time" in text
 
 
 def test_the_best_of_a_row_has_a_star(capsys: pytest.CaptureFixture[str]) -> None:

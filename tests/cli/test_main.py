@@ -49,6 +49,13 @@ def test_every_command_is_in_the_help() -> None:
         assert module.__name__.rpartition(".")[2] in text
 
 
+def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    told = capsys.readouterr()
+    assert not told.out
+    assert "replay a trace and show what users would see" in told.err
+
+
 @pytest.mark.parametrize("command", [[], ["simulate"], ["plan"], ["validate", "schedule"]])
 def test_the_help_fits_80_columns(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

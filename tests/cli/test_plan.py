@@ -147,9 +147,11 @@ def test_what_does_not_fit_names_the_changes(capsys: Capture) -> None:
     assert "max_model_len 131072 -> " in printed
     printed = text(capsys, "--model", "llama-3.1-70b", code=2)
     assert "KV               = -65.51 GiB" in printed
-    assert "tp 1 -> 2" in printed
+    assert "tp 1 -> 4                                +128.14 GiB  fits then" in printed
     assert "max_num_batched_tokens 8192 -> 2048" in printed
-    assert "still not enough for 131,072 tokens)" in refusal(capsys, "--hardware", "t4")
+    assert "tp 1 -> 4 (+22.80 GiB a card)" in refusal(capsys, "--hardware", "t4")
+    told = refusal(capsys, "--hardware", "t4", "--model", "llama-3.1-405b")
+    assert "still not enough for 131,072 tokens)" in told
     plan = document(capsys, "--model", "llama-3.1-70b", code=2)
     assert (plan["fits"], plan["num_blocks"], plan["max_concurrency"]) == (False, 0, 0)
     assert plan["levers"][0]["freed_bytes"] > 0

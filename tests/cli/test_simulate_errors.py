@@ -75,7 +75,7 @@ def test_a_disk_that_is_full_is_told_with_the_folder(
     def fail(_run: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kvsim.sim.run_folder.report_html", fail)
+    monkeypatch.setattr("kvsim.sim.run_folder.run_page", fail)
     assert main(["simulate", *FEW, "--out", "a/b"]) == 2
     told = "kvsim: the run cannot be written into a/b: No space left on device"
     assert capsys.readouterr().err.splitlines()[-1] == told
@@ -89,7 +89,7 @@ def test_a_second_ctrl_c_loses_nothing(
         signal.raise_signal(signal.SIGINT)
         return "report"
 
-    monkeypatch.setattr("kvsim.sim.run_folder.report_html", press_again)
+    monkeypatch.setattr("kvsim.sim.run_folder.run_page", press_again)
     assert main(["simulate", *FEW]) == 130
     printed = capsys.readouterr()
     assert "step cost" in printed.out, "the table is printed"

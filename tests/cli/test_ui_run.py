@@ -64,9 +64,9 @@ def test_text_is_never_taken_for_another_option(places: Places, tmp_path: Path) 
     choices = replace(CHOICES, kv_memory="--out=elsewhere")
     with pytest.raises(ValueError, match="--out=elsewhere"):
         compare_chosen(choices, places, tmp_path, lambda *_: None)
-    assert choices.command(tmp_path).count(" --out=") == 1
-    odd = replace(CHOICES, trace="a; rm -rf $HOME.csv").command(tmp_path)
-    assert "compare 'a; rm -rf $HOME.csv' --alloc" in odd
+    assert choices.command(tmp_path / choices.trace, tmp_path).count(" --out=") == 1
+    odd = CHOICES.command(tmp_path / "a; rm -rf $HOME.csv", tmp_path)
+    assert f"compare '{tmp_path}/a; rm -rf $HOME.csv' --alloc" in odd
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,9 +21,10 @@ WIDE = "return document.documentElement.scrollWidth"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the site; warnings are errors."""
+    """Folder of the site, built as in a fresh clone; warnings are errors."""
     for extra in ("mkdocs", "material", "mkdocstrings"):
         pytest.importorskip(extra, reason="pip install -e '.[docs]'")
+    shutil.rmtree(ROOT / "build" / "site-source", ignore_errors=True)
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.own_format import REQUIRED
 from kvsim.traces.readers.aibrix import AibrixReader
 from kvsim.traces.readers.aiperf import AiperfReader
 from kvsim.traces.readers.aiperf_export import AiperfExportReader
@@ -118,9 +119,9 @@ def reader_for(source: Source, name: str | None) -> Reader:
         names = " and ".join(reader.name for reader in fitting)
         raise TraceError(f"{source.path}: {names} both fit the content; choose one with --format")
     if head.text:
-        seen = f"the first line is {shown(head.first_line)}"
-        if near := misspelt(head.csv_fields | head.json_keys):
-            seen += f" ({near})"
+        hint = misspelt(head.csv_fields | head.json_keys)
+        hint = hint or f"kvsim's own format needs {', '.join(REQUIRED)}: docs/traces.md"
+        seen = f"the first line is {shown(head.first_line)} ({hint})"
     elif head.data.startswith(_UTF16_MARKS):
         seen = "this is UTF-16 text, which must be converted to UTF-8"
     else:

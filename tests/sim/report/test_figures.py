@@ -7,11 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.sim.report.figures import numbers, thinned
+from kvsim.sim.readable import seconds
+from kvsim.sim.report.figures import log_ticks, numbers, thinned
 
 
 def test_numbers_have_five_digits_and_gaps() -> None:
     assert numbers([1 / 3, 123456.7, np.nan, 0]) == [0.33333, 123460, None, 0]
+
+
+def test_a_long_logarithmic_axis_has_ticks_at_tens_only() -> None:
+    assert log_ticks(0.006, 30, seconds)["ticktext"] == [
+        "1 ms",
+        "10 ms",
+        "100 ms",
+        "1 s",
+        "10 s",
+        "100 s",
+    ]
+
+
+def test_a_short_logarithmic_axis_has_ticks_between_the_tens() -> None:
+    ticks = log_ticks(0.02, 0.3, seconds)
+    assert ticks["ticktext"] == [
+        *("10 ms", "20 ms", "50 ms", "100 ms", "200 ms", "500 ms", "1 s", "2 s", "5 s")
+    ]
 
 
 def test_a_short_curve_stays_as_it_is() -> None:

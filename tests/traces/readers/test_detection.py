@@ -125,6 +125,16 @@ def test_a_misspelt_column_of_the_own_format_is_named(tmp_path: Path, text: str,
         read_trace(path)
 
 
+def test_a_file_of_no_format_is_told_what_the_own_one_needs(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("timestamp,prompt,output\n0,1,1\n", "utf-8")
+    needs = "needs arrival_ns, prompt_tokens, output_tokens: docs/traces.md"
+    with pytest.raises(
+        TraceError, match=rf"'timestamp,prompt,output' \(kvsim's own format {needs}"
+    ):
+        read_trace(path)
+
+
 def test_an_unknown_name_lists_the_choices() -> None:
     with pytest.raises(TraceError, match=r"--format azur is unknown; choices: kvsim-csv, .*vidur"):
         read_trace(DATA / "azure.csv", format="azur")
