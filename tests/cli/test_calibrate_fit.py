@@ -82,7 +82,7 @@ def test_a_large_error_is_warned_about(steps: Path, capsys: pytest.CaptureFixtur
         (["--hardware", "l40s"], "none of l40s"),
         (["--format", "vidur"], "no Vidur table by its file name"),
         (["--out", "nowhere/mine.json"], "there is no folder nowhere"),
-        (["--out", "."], "is a folder; --out is the file of the profile"),
+        (["--out", "."], "is a folder; --out is the file to write"),
     ],
 )
 def test_bad_input_is_one_sentence(

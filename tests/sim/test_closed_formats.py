@@ -130,7 +130,7 @@ def test_public_sessions_open_and_closed(shared: Path) -> None:
     recorded = simulate(trace).engine.recorder
     assert list(recorded.status).count(REFUSED) == too_long > 100
     assert list(recorded.status).count(NOT_SENT) == 0
-    with pytest.raises(TraceError, match=r"turns, the first .* give --think-time"):
+    with pytest.raises(TraceError, match=r"turns wait for an answer \(first: .* give --think-time"):
         simulate(trace, closed=True)
     run = simulate(trace, closed=True, think_time="5s")
     status = list(run.engine.recorder.status)
