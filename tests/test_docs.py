@@ -2,7 +2,7 @@
 
 ``python`` blocks of a page share one namespace. In ``console`` blocks a ``$ kvsim ...`` line is
 run and must succeed (one that ends with a backslash goes on in the next); lines under it, if any,
-are its standard output (``...`` matches anything).
+are its standard output (``...`` matches anything). Those of the pages under docs/ are ``slow``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,14 @@ def test_python_blocks_run(page: Path) -> None:
         exec(compile("\n" * (line - 1) + block, page, "exec"), names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page.parent.name == "docs" else ())
+        for page in PAGES
+    ],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_console_blocks_run(page: Path, folder: Path) -> None:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     for line, block in blocks(page.read_text("utf-8"), "console"):

@@ -78,6 +78,7 @@ def test_a_page_is_one_file(kind: str) -> None:
     assert "Content-Security-Policy" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PAGES)
 def test_evil_names_do_nothing_in_a_browser(
     kind: str, browser: Browser, written: dict[tuple[str, bool], Path]
@@ -107,6 +108,7 @@ def test_evil_names_do_nothing_in_a_browser(
     assert browser.errors() == browser.requests() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PAGES)
 def test_a_phone_shows_all(
     kind: str, browser: Browser, written: dict[tuple[str, bool], Path]
@@ -117,6 +119,7 @@ def test_a_phone_shows_all(
     assert covered_titles(browser) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PAGES)
 def test_a_screen_shows_all_at_once(
     kind: str, browser: Browser, written: dict[tuple[str, bool], Path]

@@ -88,6 +88,7 @@ def test_ctrl_c_twice_is_the_end_without_a_word(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().count("\n") == 2
 
 
+@pytest.mark.slow
 def test_a_comparison_by_clicks(served: tuple[int, Path], browser: Browser) -> None:
     port, folder = served
     browser.resize(1300, 1000)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 PHONE, DESK = 390, 1400
+pytestmark = pytest.mark.slow
 WIDE = "return document.documentElement.scrollWidth"
 
 
