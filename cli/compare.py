@@ -189,6 +189,7 @@ def compared_runs(
         record=record,
         watch=watch,
         blocks=None if arguments.out is None else Path(arguments.out),
+        keep_runs=False,
     )
 
 

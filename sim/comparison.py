@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kvsim.sim.block_map.places import check_drawable
+from kvsim.sim.comparison_kept import KeptRuns
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
@@ -50,11 +53,15 @@ class ComparedTrace:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows in the order of the cases; ``notes`` are on all of them."""
+    """Rows in the order of the cases; ``notes`` are on all of them.
+
+    ``kept`` is where :attr:`runs` come from: ``None`` where nobody wanted them, or after a pickle.
+    """
 
     traces: tuple[ComparedTrace, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    kept: KeptRuns | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, object]:
         """Document of ``--json`` and ``comparison.json`` (docs/compare.md)."""
@@ -74,8 +81,48 @@ class Comparison:
         return pd.DataFrame([_flat(row) for row in self.rows])
 
     @property
+    def runs(self) -> KeptRuns:
+        """Whole runs by the names of their rows: ``comparison.runs["paged"].plot.kv()``.
+
+        Each is read from a temporary folder when it is asked for; the folder goes with the
+        comparison.
+
+        Raises
+        ------
+        ValueError
+            Where they were not kept; on reading one, where its file is gone or had no room.
+        """
+        if self.kept is None:
+            raise ValueError(
+                "this comparison holds no runs: call compare with keep_runs=True (a pickle has "
+                "none either)"
+            )
+        return self.kept
+
+    @property
+    def requests(self) -> pd.DataFrame:
+        """One row a request of each run: ``name`` (categorical), then those of ``Run.requests``.
+
+        All runs below each other, in the order of ``rows``; as many rows as the runs have requests
+        in sum. Errors as :attr:`runs`.
+        """
+        return _stacked({name: run.requests for name, run in self.runs.items()})
+
+    @property
+    def series(self) -> pd.DataFrame:
+        """One row a time window of each run: ``name`` (categorical), then those of ``Run.series``.
+
+        Windows of two runs need not be equally long. Errors as :attr:`runs`.
+        """
+        return _stacked({name: run.series for name, run in self.runs.items()})
+
+    @property
     def plot(self) -> ComparisonPlots:
-        """The charts of the page as plotly figures: ``.memory()``, ``.users()``, ``.rates()``."""
+        """Charts as plotly figures, for notebooks.
+
+        ``.memory()``, ``.users()`` and ``.rates()`` are those of the page; ``.kv()``, ``.queue()``
+        and ``.latency()`` have a panel a run, on shared axes.
+        """
         from kvsim.sim.report.comparison_plots import ComparisonPlots  # noqa: PLC0415
 
         return ComparisonPlots(self)
@@ -101,6 +148,17 @@ class Comparison:
 
         check_comparison_folder(Path(folder), SCHEMA)
         write_comparison(self.to_json(), comparison_page(self), Path(folder))
+
+
+def _stacked(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Frames of the same columns below each other, each row after the name of its frame."""
+    import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
+
+    table = pd.concat(frames.values(), ignore_index=True)
+    places = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames.values()])
+    names = pd.Categorical.from_codes(places, pd.Index([*frames]))
+    table.insert(0, "name", pd.Series(names))
+    return table
 
 
 def _flat(row: Row) -> dict[str, Any]:
@@ -134,6 +192,7 @@ def compare(
     record: RecordOptions | None = None,
     blocks: Path | None = None,
     watch: Watch | None = None,
+    keep_runs: bool = True,
 ) -> Comparison:
     """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
 
@@ -142,15 +201,16 @@ def compare(
     named by the scenario, then the trace and the rate where there are several. ``record``: how the
     pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
     :func:`~kvsim.sim.comparison_file.write_comparison`. ``watch`` makes the recording of each row,
-    for who wants to see it live; all rows are then run in this process. Scripts that ask for more
-    than one job need the usual ``if __name__ == "__main__"``.
+    for who wants to see it live; all rows are then run in this process. Without ``keep_runs``
+    nothing is written for :attr:`Comparison.runs`, and the traces are not held. Scripts that ask
+    for more than one job need the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
     ValueError
         As ``simulate``, after the name of the row.
     OSError
-        Where a process was killed.
+        Where a process was killed, or no temporary folder can be made for the runs.
     KeyboardInterrupt
         On Ctrl-C, with all processes ended.
     """
@@ -181,21 +241,25 @@ def compare(
         ]
     jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
-    with _drafts_taken_away(cases):
+    runs = KeptRuns(traces, cases) if keep_runs else None
+    cases = cases if runs is None else runs.cases
+    with _nothing_left(cases, runs):
         if jobs <= 1 or watch is not None:
             rows = run_here(traces, cases, options, told, watch)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
-    kept = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
-    return Comparison(kept, tuple(rows), tuple(notes))
+    compared = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
+    return Comparison(compared, tuple(rows), tuple(notes), runs)
 
 
 @contextmanager
-def _drafts_taken_away(cases: Sequence[Case]) -> Generator[None]:
-    """Leave no draft of a block map behind where the block fails."""
+def _nothing_left(cases: Sequence[Case], runs: KeptRuns | None) -> Generator[None]:
+    """Leave no draft of a block map and no kept run behind where the block fails."""
     try:
         yield
     except BaseException:
+        if runs is not None:
+            runs.take_away()
         for case in cases:
             if case.blocks is not None:
                 case.blocks.unlink(missing_ok=True)
@@ -223,6 +287,13 @@ def _cases(
                 words += [one.name] if len(traces) > 1 else []
                 words += [f"rate x {scale}"] if len(scales) > 1 else []
                 cases.append(Case(", ".join(words), scenario, place, scale))
+    names: set[str] = set()
+    for case in cases:
+        if case.name in names:
+            raise ValueError(
+                f"two rows are called {case.name!r}: give each trace and scenario its own name"
+            )
+        names.add(case.name)
     return cases
 
 

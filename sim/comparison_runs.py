@@ -12,6 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 from kvsim.sim.block_map import BlockRecording, PoolFacts
+from kvsim.sim.comparison_kept import keep
 from kvsim.sim.comparison_row import Row, row_of
 from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.run import simulate
@@ -34,7 +35,8 @@ _TASK: Final[list[_Task]] = []  # what a worker process was started with
 class Case(NamedTuple):
     """One run: ``name`` is that of its row, ``trace`` the place of its trace among all.
 
-    ``record``: how its pool is recorded, ``blocks``: the file that this goes to.
+    ``record``: how its pool is recorded, ``blocks``: the file that this goes to; ``kept``: the file
+    that the whole run goes to, for :class:`~kvsim.sim.comparison_kept.KeptRuns`.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Case(NamedTuple):
     rate_scale: str = "1"
     record: RecordOptions | None = None
     blocks: Path | None = None
+    kept: Path | None = None
 
 
 class Options(TypedDict):
@@ -210,5 +213,7 @@ def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
     if recording is not None and case.blocks is not None:
         facts = PoolFacts.of(run, case.name, recording.options.most_cells)
         recording.block_map(facts).save(case.blocks)
+    if case.kept is not None:
+        keep(run, trace, case.kept)
     note(len(trace), len(trace))
     return row_of(case.name, run)

@@ -12,7 +12,7 @@ their time on (``step_parts.py``), and here what happens to requests, with count
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.gap_histogram import GapHistogram
 from kvsim.sim.queue_clock import MAX_FLIPS
@@ -129,6 +129,16 @@ class Recorder(StepParts):
         self.refusals: dict[int, str] = {}
         self.num_ended = 0
         self.num_steps_outside = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A view cannot be pickled, its numbers can."""
+        seen = self.arrival_ps
+        return self.__dict__ | {"arrival_ps": None if seen is None else array("q", seen.tobytes())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrival_ps = state["arrival_ps"]
+        view = None if arrival_ps is None else memoryview(arrival_ps)
+        self.__dict__.update(state | {"arrival_ps": view})
 
     def refused(self, index: int, reason: str) -> None:
         """A request that can never run, and why."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.sim.report import comparison_charts, rate_charts
+from kvsim.sim.report.run_panels import run_panels
+from kvsim.sim.report.run_plots import RunPlots
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import plotly.graph_objects as go
 
     from kvsim.sim.comparison import Comparison
@@ -16,7 +20,7 @@ class ComparisonPlots:
     """Figures of one comparison."""
 
     def __init__(self, comparison: Comparison) -> None:
-        self._rows = comparison.rows
+        self._comparison, self._rows = comparison, comparison.rows
 
     def memory(self) -> go.Figure:
         """Share of KV memory by state, one panel a state, one bar a run."""
@@ -43,3 +47,32 @@ class ComparisonPlots:
                 "there is nothing to draw: only one rate was run, or no request was served"
             )
         return charts[0].figure
+
+    def kv(self) -> go.Figure:
+        """KV memory by its six states over time, a panel a run; see :meth:`RunPlots.kv`.
+
+        ``kv``, ``queue`` and ``latency`` raise ``ValueError`` where the comparison holds no runs.
+        """
+        return self._panels(RunPlots.kv)
+
+    def queue(self) -> go.Figure:
+        """Running and waiting requests over time, a panel a run; see :meth:`RunPlots.queue`."""
+        return self._panels(RunPlots.queue)
+
+    def latency(self) -> go.Figure:
+        """Distributions of latencies, a panel a run; see :meth:`RunPlots.latency`.
+
+        Raises ``ValueError`` where no run finished a request.
+        """
+        return self._panels(RunPlots.latency)
+
+    def _panels(self, draw: Callable[[RunPlots], go.Figure]) -> go.Figure:
+        figures: dict[str, go.Figure | None] = {}
+        for name, run in self._comparison.runs.items():
+            try:
+                figures[name] = draw(run.plot)
+            except ValueError as error:  # it has nothing to draw
+                figures[name], why = None, error
+        if all(figure is None for figure in figures.values()):
+            raise why
+        return run_panels(figures)
