@@ -10,7 +10,8 @@
 import sys
 from pathlib import Path
 
-from kvsim.sim import Scenario, simulate
+from kvsim.sim import Scenario
+from kvsim.sim.comparison import compare
 from kvsim.traces import bundled_path, read_trace
 
 trace = read_trace(bundled_path("chat-2k"), limit=300)
@@ -23,12 +24,13 @@ scenarios = {
 }
 
 # %% [markdown]
-# One run each. `summary` is a plain dict whose numbers are defined in the page on metrics.
+# One run each, all in this process. Each is a whole `Run`, as `simulate` returns it: its `summary`
+# is a plain dict whose numbers are defined in the page on metrics.
 
 # %%
-runs = {name: simulate(trace, scenario, rate_scale=30) for name, scenario in scenarios.items()}
+found = compare(trace, scenarios, jobs=1, rate_scale=30)
 print(f"{'':22}  tokens in KV   running   TTFT p50   good req/s")
-for name, run in runs.items():
+for name, run in found.runs.items():
     waiting = run.summary["memory"]["while_waiting"]["states_percent"]
     print(
         f"{name:22}  {waiting['token']:10.1f} %  {run.series['running'].mean():8.1f}"
@@ -37,21 +39,20 @@ for name, run in runs.items():
     )
 
 # %% [markdown]
-# The pool was full all the time in the first three; what differs is with what. The requests that
-# waited longest under reservations are the ones to look at next: rows are requests, in pandas.
+# The pool was full all the time in the first three; what differs is with what. Rows of `requests`
+# are requests of all runs, in pandas. Who waits longest under reservations waits less elsewhere.
 
 # %%
-slowest = runs["longest reserved"].requests.nlargest(3, "ttft_s")
-print(slowest[["request", "prompt_tokens", "output_tokens", "queue_s", "ttft_s"]])
+waits = found.requests.pivot(index="request", columns="name", values="queue_s")
+print(waits.nlargest(3, "longest reserved").round(2).to_string())
 
 # %% [markdown]
-# Pictures: what the pool held over time, as a plotly figure, which a notebook shows. Given a
+# What the pools held over time, a panel a run: a plotly figure, which a notebook shows. Given a
 # folder, each run is written there, with a page of all its charts that opens without a network.
 
 # %%
-memory = {name: run.plot.kv() for name, run in runs.items()}
-for name, run in runs.items():
-    for folder in sys.argv[1:2]:
-        place = Path(folder) / name.replace(",", "").replace(" ", "-")
-        run.save(place)
-        memory[name].write_html(place / "memory.html")
+memory = found.plot.kv()
+for folder in sys.argv[1:2]:
+    for name, run in found.runs.items():
+        run.save(Path(folder) / name.replace(",", "").replace(" ", "-"))
+    memory.write_html(Path(folder) / "memory.html")

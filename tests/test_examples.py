@@ -57,7 +57,7 @@ def test_there_is_an_example_of_each_kind_that_people_write() -> None:
 
 SAYS = {
     "calibrate_and_predict": r"layer .* % off .*\n(.*\n)+16 seats: .*\n 8 seats: .*\n 4 seats: ",
-    "compare_allocators": r"longest reserved .*\nlength known .*\npaged .*\npaged, shared ",
+    "compare_allocators": r"longest reserved .*\nlength known .*\npaged .*\npaged, (.*\n)+r0299 ",
     "write_eviction": r"rules +ok\nrepeats +ok\nwall +ok\n(.*\n)+lru .*\nlfu .*\n__main__:heads",
 }
 """What each script in cells prints, as a pattern."""
