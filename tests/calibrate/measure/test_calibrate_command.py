@@ -114,6 +114,14 @@ def test_errors_are_one_sentence(
     assert err.count("\n") == 1
 
 
+def test_a_shipped_profile_has_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "report", "h100-sxm"]) == 2
+    err = capsys.readouterr().err
+    for words in ("h100-sxm is a shipped profile", "docs/calibration.md", "kvsim calibrate wrote"):
+        assert words in err
+    assert err.count("\n") == 1
+
+
 def test_a_drifting_clock_is_told_on_the_command_line(
     device: FakeDevice, capsys: pytest.CaptureFixture[str]
 ) -> None:
