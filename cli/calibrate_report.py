@@ -19,7 +19,9 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="Draw every point of a measured profile against what its terms say, one HTML "
         "file that opens without a network.",
     )
-    profile = parser.add_argument("profile", metavar="PROFILE", help="file that kvsim calibrate wrote")
+    profile = parser.add_argument(
+        "profile", metavar="PROFILE", help="file that kvsim calibrate wrote"
+    )
     profile.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     parser.add_argument("--out", metavar="FILE", help="page (default: PROFILE's name, .html)")
     parser.set_defaults(handler=run)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from kvsim.calibrate.measure.timing import Timer
 
+MAX_DRIFT: Final = 0.1
+"""What is allowed unless said otherwise."""
 REFERENCE_S: Final = 1.0
 """How long calls are timed for a reference."""
 _REFERENCE_QUANTILE: Final = 0.1
