@@ -131,7 +131,8 @@ def _refusal(point: Point, discarded: int, taken: int, drift: float, anchor: Anc
     return (
         f"the clock drifts: beside {discarded} of {taken} repeats of {point.key} a fixed piece of "
         f"work took longer or shorter than at first, last {100 * drift:+.0f} % (allowed: "
-        f"{100 * anchor.max_drift:g} %). Close other work, let the device cool or lock its clocks "
-        "(nvidia-smi --lock-gpu-clocks), and run the same command again: it goes on where it "
-        "stopped. Or allow more with --max-drift"
+        f"{100 * anchor.max_drift:g} %). Close other work, let the device cool, lock its clocks "
+        "(nvidia-smi --lock-gpu-clocks) or take a machine whose processors are whole cores, and "
+        "run the same command again: it goes on where it stopped, or starts anew if you remove "
+        "the file of points. Or allow more with --max-drift"
     )
