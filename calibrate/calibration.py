@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.decoder_shape import decoder_shape
+from kvsim.calibrate.measure.anchor import MAX_DRIFT, anchor_rule
 from kvsim.calibrate.measure.bench import KernelBench
 from kvsim.calibrate.measure.buffers import ROTATE_BEYOND, Buffers
 from kvsim.calibrate.measure.device import (
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from kvsim.sim.models import ModelSpec
     from kvsim.sim.profile import Profile
 
-QUICK: Final = TimingRule(repeats=5, budget_s=2.0)
+QUICK: Final = TimingRule(repeats=5, budget_s=2.0, min_repeats=3)
+"""Three at least: the median of two has half of a slow stretch inside one of them."""
 FULL: Final = TimingRule(repeats=20, budget_s=0.0, min_repeats=20)
 DEFAULT_MODELS: Final = {"cuda": "llama-3.1-8b", "mps": "qwen2.5-0.5b", "cpu": "qwen2.5-0.5b"}
 DEFAULT_STEP_TOKENS: Final = {"cuda": 8192, "mps": 2048, "cpu": 2048}
@@ -67,7 +69,7 @@ class Wish:
     max_batch: int = 256
     max_context: int | None = None
     max_step_tokens: int | None = None
-    max_drift: float = 0.1
+    max_drift: float = MAX_DRIFT
     seed: int = 0
 
 
@@ -235,7 +237,7 @@ def plan_calibration(wish: Wish) -> Calibration:
         setup=setup,
         bench=KernelBench(buffers),
         timer=timer,
-        rules=Rules(timing, wish.max_drift),
+        rules=Rules(timing, wish.max_drift, anchor_rule(device)),
     )
 
 

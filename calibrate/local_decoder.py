@@ -41,7 +41,8 @@ class LocalDecoder(StepDurations):
     """Runs every step; greedy, so the same texts come out however the steps are cut.
 
     ``texts``: per request its prompt and what was sampled so far. ``durations_ps`` and
-    ``expected_ps``: of each step, by the device and by the stepper's cost.
+    ``expected_ps``: of each step, by the device and by the stepper's cost. ``anchors_us``: what
+    ``read_anchor_us`` gave before the first step and after each; no clock counts the reading.
     """
 
     def __init__(
@@ -51,21 +52,27 @@ class LocalDecoder(StepDurations):
         *,
         synchronize: Callable[[], object] = int,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
+        read_anchor_us: Callable[[], float] = float,
     ) -> None:
         super().__init__()
         self._decoder = decoder
         self.texts = list(prompts)
         self._synchronize = synchronize
         self._clock_ns = clock_ns
+        self._read_anchor_us = read_anchor_us
         self.expected_ps: list[int] = []
+        self.anchors_us: list[float] = []
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         """Run the step, and let it end when the device was done."""
         assert not stepper.config.async_scheduling, (
             "the results of a step are needed before the next call"
         )
+        if not self.anchors_us:
+            self.anchors_us.append(self._read_anchor_us())
         self.expected_ps.append(flight.end_ps - flight.start_ps)
         flight.end_ps = flight.start_ps + self._run(stepper, flight.items)
+        self.anchors_us.append(self._read_anchor_us())
         super().called(stepper, flight)
 
     def _run(self, stepper: Stepper, items: list[FlightItem]) -> int:

@@ -2,14 +2,17 @@
 
 Both run the same scheduler, allocator and metrics; the real run's steps last as long as the device
 takes, the simulated one's as long as the profile says. So what differs is the step cost, and what
-follows from it.
+follows from it. A machine that is slower for a while (:mod:`kvsim.calibrate.measure.anchor`) makes
+real steps longer than any profile: these are marked, and errors given with and without them. The
+real run keeps them all: schedule and latencies are those of the machine as it was.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from kvsim.calibrate.measure.anchor import Anchor
     from kvsim.kernels.decoder import Decoder
     from kvsim.sim.cost import StepCost
     from kvsim.sim.recorder import Recorder
@@ -111,6 +115,13 @@ class Side:
         )
 
 
+class StepErrors(NamedTuple):
+    """Signed error of the mean step time, and median of the absolute errors of single steps."""
+
+    mean: float
+    median: float
+
+
 @dataclass(frozen=True, slots=True)
 class LocalResult:
     """Both runs, and each real step beside what the profile says of that very step (ps)."""
@@ -119,27 +130,35 @@ class LocalResult:
     simulated: Side
     durations_ps: tuple[int, ...]
     expected_ps: tuple[int, ...]
+    steady: tuple[bool, ...]
+    """Of each real step: whether the anchor was as fast as at its best, both before and after."""
     num_outside: int
     """Simulated steps outside the measured range."""
 
-    @property
-    def step_error(self) -> float:
-        """Signed error of the mean step time over the real run's own steps."""
-        return sum(self.expected_ps) / sum(self.durations_ps) - 1
-
-    @property
-    def median_step_error(self) -> float:
-        """Median of the absolute errors of single steps."""
-        pairs = zip(self.expected_ps, self.durations_ps, strict=True)
-        return statistics.median(abs(ours / theirs - 1) for ours, theirs in pairs)
+    def step_errors(self, *, steady_only: bool = False) -> StepErrors | None:
+        """Errors over the real run's own steps; ``None`` where no step is steady."""
+        pairs = [
+            (ours, theirs)
+            for ours, theirs, steady in zip(
+                self.expected_ps, self.durations_ps, self.steady, strict=True
+            )
+            if steady or not steady_only
+        ]
+        if not pairs:
+            return None
+        return StepErrors(
+            mean=sum(ours for ours, _ in pairs) / sum(theirs for _, theirs in pairs) - 1,
+            median=statistics.median(abs(ours / theirs - 1) for ours, theirs in pairs),
+        )
 
 
 def validate_local(
-    local: LocalTrace, decoder: Decoder, cost: StepCost, *, vocab_size: int
+    local: LocalTrace, decoder: Decoder, cost: StepCost, anchor: Anchor, *, vocab_size: int
 ) -> LocalResult:
     """Run the trace on the decoder, then in the simulator with ``cost``.
 
-    The decoder's cache must hold the blocks of ``local.config``. Whether anyone is preempted
+    The decoder's cache must hold the blocks of ``local.config``. ``anchor``: of the decoder's
+    device; a reference is taken first. Whether anyone is preempted
     depends on how fast the device is: both sides count it.
     """
     import torch
@@ -152,7 +171,13 @@ def validate_local(
         for count in trace.prompt_tokens
     ]
     _warm_up(decoder, prompts[0])
-    listener = LocalDecoder(decoder, prompts, synchronize=synchronizer(decoder.device))
+    anchor.take_reference()
+    listener = LocalDecoder(
+        decoder,
+        prompts,
+        synchronize=synchronizer(decoder.device),
+        read_anchor_us=anchor.read_us,
+    )
     real = run(trace, config, cost, max_tokens=trace.output_tokens, listener=listener).recorder
     simulated_steps = StepDurations()
     simulated = run(
@@ -163,6 +188,10 @@ def validate_local(
         simulated=Side.of(simulated, statistics.fmean(simulated_steps.durations_ps) / PS_PER_S),
         durations_ps=tuple(listener.durations_ps),
         expected_ps=tuple(listener.expected_ps),
+        steady=tuple(
+            anchor.is_steady(before_us) and anchor.is_steady(after_us)
+            for before_us, after_us in itertools.pairwise(listener.anchors_us)
+        ),
         num_outside=simulated.num_steps_outside,
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kvsim.calibrate.measure.points import HOLD_OUT
 from kvsim.calibrate.measure.raw_points import point_of
 from kvsim.calibrate.prediction import predicted_us
+from kvsim.calibrate.steadiness import steadiness
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.page import Head, page
@@ -60,6 +61,7 @@ def profile_page(profile: Profile) -> Iterator[str]:
         ("card", f"{profile.hardware}{f', measured on {device}' if device else ''}"),
         ("layer", profile.model.name),
         ("fidelity", profile.fidelity),
+        ("steadiness", steadiness(profile.measurement)),
     )
     head = Head(f"{profile.name}: measured against fitted", facts)
     return page(head, (_times_chart(rows), _errors_chart(rows)))

@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=10.0,
         metavar="PERCENT",
-        help="most that the clock may drift before points are measured again (default 10)",
+        help="most that the clock may drift beside a repeat that counts (default 10)",
     )
     group.add_argument("--seed", type=int, default=0, help="seed of the held-out points")
     group.add_argument(

@@ -19,7 +19,9 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="Draw every point of a measured profile against what its terms say, one HTML "
         "file that opens without a network.",
     )
-    profile = parser.add_argument("profile", metavar="PROFILE", help="profile with raw points")
+    profile = parser.add_argument(
+        "profile", metavar="PROFILE", help="file that kvsim calibrate wrote"
+    )
     profile.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     parser.add_argument("--out", metavar="FILE", help="page (default: PROFILE's name, .html)")
     parser.set_defaults(handler=run)
@@ -29,10 +31,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Draw."""
     from kvsim.calibrate.profile_page import profile_page
     from kvsim.cli.fit_table import error_lines
-    from kvsim.sim.profile_file import load_profile
+    from kvsim.sim.profile_file import bundled_profiles, load_profile
     from kvsim.sim.report.page_file import write_page
 
     path = Path(arguments.profile)
+    if arguments.profile in bundled_profiles() and not path.exists():
+        raise ValueError(
+            f"{path} is a shipped profile, fitted to published tables: it holds no raw points to "
+            "draw, its errors are in docs/calibration.md. Give the file that kvsim calibrate wrote "
+            "on your device (profile.json)"
+        )
     profile = load_profile(path)
     out = Path(arguments.out) if arguments.out else path.with_suffix(".html")
     write_page(profile_page(profile), out)

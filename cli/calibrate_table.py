@@ -91,7 +91,9 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
 
 
 def _spread_lines(profile: Profile) -> list[str]:
-    """How far the repeats of a point lie apart: other work on the device shows here."""
+    """How far the repeats of a point lie apart, and how many did not count: other work shows."""
+    from kvsim.calibrate.steadiness import steadiness
+
     spreads = [row["spread"] for row in profile.measurement["points"]]
     share = sum(spread > _WIDE for spread in spreads) / len(spreads)
     text = f"quartiles {100 * statistics.median(spreads):.1f} % apart at the median point"
@@ -100,4 +102,7 @@ def _spread_lines(profile: Profile) -> list[str]:
             f"; over {100 * _WIDE:g} % at {100 * share:.0f} % of the points: other work was running"
             " beside"
         )
-    return wrapped("spread of repeats", text)
+    return [
+        *wrapped("steadiness", steadiness(profile.measurement)),
+        *wrapped("spread of repeats", text),
+    ]

@@ -11,7 +11,7 @@ from kvsim.cli.completion import FILES
 if TYPE_CHECKING:
     import argparse
 
-    from kvsim.calibrate.local_validation import LocalResult
+    from kvsim.calibrate.local_validation import LocalResult, StepErrors
 
 
 def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,8 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run both and print."""
     from kvsim.calibrate.decoder_shape import decoder_shape, make_decoder
     from kvsim.calibrate.local_validation import LocalTrace, validate_local
+    from kvsim.calibrate.measure.anchor import MAX_DRIFT, Anchor, anchor_rule, anchor_workload
     from kvsim.calibrate.measure.device import facts_of, find_device
     from kvsim.calibrate.measure.heap import keep_heap
+    from kvsim.calibrate.measure.timing import timer_of
     from kvsim.calibrate.profile_use import cost_of_profile
     from kvsim.sim.models import load_model
     from kvsim.sim.profile_file import load_profile
@@ -63,7 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         num_blocks=blocks,
         block_size=local.block_size,
     )
-    result = validate_local(local, decoder, cost, vocab_size=profile.model.vocab_size)
+    work = anchor_workload(device, decoder.caches[0].dtype)
+    anchor = Anchor(work, timer_of(device), anchor_rule(device), MAX_DRIFT)
+    result = validate_local(local, decoder, cost, anchor, vocab_size=profile.model.vocab_size)
     if not result.real.num_preemptions:
         print("note: nobody was preempted on the device; with more --requests the pool is tight",
               file=sys.stderr)  # fmt: skip
@@ -89,13 +93,23 @@ def result_lines(result: LocalResult, cost: str) -> list[str]:
         )
     rows.append(("steps", str(real.num_steps), str(ours.num_steps), ""))
     rows.append(("preemptions", str(real.num_preemptions), str(ours.num_preemptions), ""))
+    every, steady = result.step_errors(), result.step_errors(steady_only=True)
+    assert every is not None, "a run has steps"
     return [
         *wrapped("cost", cost),
         *table(rows),
         *wrapped(
             "each real step",
-            f"against the profile's time of that very step: mean {100 * result.step_error:+.1f} %, "
-            f"median of absolute errors {100 * result.median_step_error:.1f} %; "
-            f"{result.num_outside} of {ours.num_steps} simulated steps outside the measured range",
+            f"against the profile's time of that very step: {_errors(every)}; {result.num_outside} "
+            f"of {ours.num_steps} simulated steps outside the measured range",
+        ),
+        *wrapped(
+            "steady steps",
+            f"{sum(result.steady)} of {real.num_steps}, beside which the machine was not slower "
+            f"than at its best{f': {_errors(steady)}' if steady else ''}",
         ),
     ]
+
+
+def _errors(errors: StepErrors) -> str:
+    return f"mean {100 * errors.mean:+.1f} %, median of absolute errors {100 * errors.median:.1f} %"

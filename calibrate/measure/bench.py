@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
+from kvsim.calibrate.measure.anchor import anchor_workload
 from kvsim.calibrate.measure.copies import copy_workload, swap_workload
 from kvsim.calibrate.measure.timing import Workload
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.buffers import Buffers
     from kvsim.calibrate.measure.points import Point
 
-_ANCHOR_SIZE: Final = 2048
-_ANCHOR_NUMBERS: Final = 1 << 14
-
 
 class Bench(Protocol):
     """Makes what is timed."""
@@ -30,7 +26,7 @@ class Bench(Protocol):
         ...
 
     def anchor(self) -> Workload:
-        """Work that is always the same, to notice a clock that drifts."""
+        """Work that is always the same (:mod:`kvsim.calibrate.measure.anchor`); stays valid."""
         ...
 
 
@@ -61,19 +57,8 @@ class KernelBench:
         return make[point.block](**point.loads)
 
     def anchor(self) -> Workload:
-        """One matrix product; on a CPU exponentials by one thread.
-
-        (Threads that wait for each other while other work runs would say nothing of the clock; a
-        result that is allocated anew takes twice as long in some processes.)
-        """
-        import torch
-
-        if self.device.type == "cpu":
-            numbers = np.linspace(0.0, 1.0, _ANCHOR_NUMBERS)
-            return Workload([partial(np.exp, numbers, np.empty_like(numbers))], 0)
-        size = _ANCHOR_SIZE
-        left, right = self._buffers.filled(size, size), self._buffers.filled(size, size)
-        return Workload([lambda: torch.mm(left, right)], 0, capturable=True)
+        """See :class:`Bench`."""
+        return anchor_workload(self.device, self._buffers.dtype)
 
     # ---- blocks ----------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def swap_workload(buffers: Buffers, blocks: int, contiguous: int, *, to_host: bo
     from kvsim.kernels.block_copy import host_cache, swap_blocks
 
     cache = buffers.cache(2 * blocks)
-    host = host_cache(cache, 2 * blocks)
+    host = host_cache(cache, 2 * blocks).copy_(cache)
     source, target = (cache, host) if to_host else (host, cache)
     if contiguous:
         call: Callable[[], object] = partial(

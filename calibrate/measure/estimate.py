@@ -1,4 +1,4 @@
-"""How long a calibration will take: four short probes, then bytes and operations of each point.
+"""How long a calibration will take: five short probes, then bytes and operations of each point.
 
 Meant to be right within a factor of two, which is what a reader needs before starting one.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kvsim.calibrate.measure.anchor import REFERENCE_S
 from kvsim.calibrate.measure.points import FIT, Point
-from kvsim.calibrate.measure.session import ANCHOR_RULE, GROUP_POINTS
 from kvsim.calibrate.measure.timing import TimingRule, measure
 
 if TYPE_CHECKING:
@@ -30,13 +30,14 @@ _TOKENS_A_BLOCK: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the probes found; ``*_us`` per multiply-add, query-key pair, request and byte."""
+    """What the probes found; ``*_us`` per multiply-add, query-key pair, request, byte, anchor."""
 
     gemm_us_per_flop: float
     pair_us: float
     request_us: float
     byte_us: float
     setup_byte_us: float
+    anchor_us: float
 
 
 def probe(bench: Bench, timer: Timer, shape: DecoderShape, element_bytes: int) -> Rates:
@@ -57,6 +58,7 @@ def probe(bench: Bench, timer: Timer, shape: DecoderShape, element_bytes: int) -
         request_us=max(us(_DECODE) - kv_us, 0.0) / 16,
         byte_us=byte_us,
         setup_byte_us=setup_us / max(workload.rotated_bytes + copied, 1),
+        anchor_us=min(measure(bench.anchor(), timer, _PROBE).times_us),
     )
 
 
@@ -68,17 +70,18 @@ def seconds_of(
     element_bytes: int,
     rotate_bytes: int,
 ) -> float:
-    """Setting a point up, its warm-up and its repeats."""
+    """Setting a point up, its warm-up, and its repeats with their anchors, if all of them count."""
     call_bytes, flops, pairs, requests = _work(point, shape, element_bytes)
     call_us = (
         max(flops * rates.gemm_us_per_flop, call_bytes * rates.byte_us)
         + pairs * shape.num_heads * rates.pair_us
         + requests * rates.request_us
     )
-    call_s = call_us / 1e6
-    repeats = min(rule.repeats, max(rule.min_repeats, rule.budget_s / max(call_s, 1e-9)))
+    call_s, anchor_s = call_us / 1e6, rates.anchor_us / 1e6
+    repeat_s = max(call_s + anchor_s, 1e-9)
+    repeats = min(rule.repeats, max(rule.min_repeats, rule.budget_s / repeat_s))
     setup_s = (rotate_bytes + 2 * call_bytes) * rates.setup_byte_us / 1e6 + _SETUP_OVERHEAD_S
-    return setup_s + call_s * (1 + repeats)
+    return setup_s + repeat_s * (1 + repeats)
 
 
 def seconds_in_all(
@@ -89,9 +92,8 @@ def seconds_in_all(
     element_bytes: int,
     rotate_bytes: int,
 ) -> float:
-    """All points and the anchors between them."""
-    anchors = 3 + -(-len(points) // GROUP_POINTS)
-    return anchors * ANCHOR_RULE.budget_s + sum(
+    """All points, and the anchor's reference."""
+    return REFERENCE_S + sum(
         seconds_of(point, rates, rule, shape, element_bytes, rotate_bytes) for point in points
     )
 

@@ -1,9 +1,10 @@
-"""The file of raw points: what a session has measured so far, written after every group.
+"""The file of raw points: what a session has measured so far, written after every point.
 
 JSON: ``format``, ``setup`` (what was to be measured, on what; two sessions with equal setups may
-be joined), ``anchor_us`` (None until it was measured) and ``points``, each with its block, role,
-loads, ``times_us`` and ``rotated_bytes``. Written to a second file that then takes its place, so
-that a reader, or a session that goes on after Ctrl-C, never sees half of it.
+be joined), ``anchor_us`` (the reference; None until it was taken) and ``points``, each with its
+block, role, loads, ``times_us``, ``rotated_bytes``, the repeats that were ``discarded`` and its own
+``anchor_us``. Written to a second file that then takes its place, so that a reader, or a session
+that goes on after Ctrl-C, never sees half of it.
 """
 
 from __future__ import annotations
@@ -19,21 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-FORMAT: Final = "kvsim-points/1"
+FORMAT: Final = "kvsim-points/2"
 
 
 class RawPoints:
     """Timings by point, and the file they are kept in.
 
-    ``setup``: plain JSON values; ``anchor_us``: the reference that clocks are held against;
-    ``anchors_us``: every later measurement of it.
+    ``setup``: plain JSON values; ``anchor_us``: the reference that readings are held against.
     """
 
     def __init__(self, path: Path, setup: Mapping[str, Any]) -> None:
         self.path = path
         self.setup = dict(setup)
         self.anchor_us: float | None = None
-        self.anchors_us: list[float] = []
         self.clocks: list[str] = []
         self.timings: dict[str, tuple[Point, Timing]] = {}
 
@@ -51,9 +50,9 @@ class RawPoints:
     def __contains__(self, point: Point) -> bool:
         return point.key in self.timings
 
-    def add(self, measured: Mapping[str, tuple[Point, Timing]]) -> None:
-        """Take a group's timings and write the file."""
-        self.timings |= measured
+    def add(self, point: Point, timing: Timing) -> None:
+        """Take a point's timing and write the file."""
+        self.timings[point.key] = point, timing
         self.save()
 
     def save(self) -> None:
@@ -68,7 +67,6 @@ class RawPoints:
             "format": FORMAT,
             "setup": self.setup,
             "anchor_us": self.anchor_us,
-            "anchors_us": self.anchors_us,
             "clocks": self.clocks,
             "points": [_row(point, timing) for point, timing in self.timings.values()],
         }
@@ -82,7 +80,7 @@ class RawPoints:
                 "remove it, or give another --out"
             )
         self.anchor_us = content["anchor_us"]
-        self.anchors_us, self.clocks = list(content["anchors_us"]), list(content["clocks"])
+        self.clocks = list(content["clocks"])
         for row in content["points"]:
             point, timing = point_of(row)
             self.timings[point.key] = point, timing
@@ -91,7 +89,11 @@ class RawPoints:
 def point_of(row: Mapping[str, Any]) -> tuple[Point, Timing]:
     """Point and timing of a row of the file (or of a profile's ``measurement``)."""
     point = Point(row["block"], row["role"], dict(row["loads"]))
-    return point, Timing(tuple(row["times_us"]), row["rotated_bytes"])
+    times_us = tuple(row["times_us"])
+    # profiles that were measured before repeats could be discarded lack the last two
+    return point, Timing(
+        times_us, row["rotated_bytes"], row.get("discarded", 0), row.get("anchor_us", 0.0)
+    )
 
 
 def _row(point: Point, timing: Timing) -> dict[str, Any]:
@@ -103,6 +105,8 @@ def _row(point: Point, timing: Timing) -> dict[str, Any]:
         "median_us": round(timing.median_us, 3),
         "spread": round(timing.spread, 4),
         "rotated_bytes": timing.rotated_bytes,
+        "discarded": timing.discarded,
+        "anchor_us": round(timing.anchor_us, 3),
     }
 
 

@@ -1,18 +1,15 @@
-"""Measure points in groups, an anchor before and after each: no average over a drifting clock.
-
-The anchor is work that is always the same. Where it takes longer or shorter after a group than the
-session's first one did, the group is measured again, and after ``TRIES`` the session is refused:
-its points would be those of several machines. The fastest of the anchor's repeats counts, so that
-other work on the machine, which slows some repeats, is not taken for a slower clock.
-"""
+"""Measure points, an anchor before and after each repeat: no average over a drifting clock."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kvsim.calibrate.measure.timing import TimingRule, measure
+from kvsim.calibrate.measure.anchor import CPU_RULE, Anchor, AnchorRule
+from kvsim.calibrate.measure.timing import Timing, TimingRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,11 +17,10 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.bench import Bench
     from kvsim.calibrate.measure.points import Point
     from kvsim.calibrate.measure.raw_points import RawPoints
-    from kvsim.calibrate.measure.timing import Timer, Timing
+    from kvsim.calibrate.measure.timing import Timer
 
-GROUP_POINTS: Final = 6
-TRIES: Final = 3
-ANCHOR_RULE: Final = TimingRule(repeats=1000, budget_s=0.3, min_repeats=3)
+PATIENCE_S: Final = 20.0
+"""A point may lose so much to repeats that do not count, or as much as those that count took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +29,10 @@ class Rules:
 
     timing: TimingRule
     max_drift: float
+    anchor: AnchorRule = CPU_RULE
 
     def __post_init__(self) -> None:
-        if self.max_drift <= 0:
+        if not self.max_drift > 0:
             raise ValueError(f"max_drift is {self.max_drift}; it must be above 0")
 
 
@@ -49,64 +46,93 @@ def run_session(
     on_point: Callable[[Point], object] = lambda _: None,
     clock_state: Callable[[], str] = str,
 ) -> None:
-    """Measure what ``raw`` lacks, group by group; Ctrl-C loses one group at most.
+    """Measure what ``raw`` lacks, point by point; Ctrl-C loses one point at most.
+
+    A repeat counts where the anchor is within ``max_drift`` of its reference both before and after
+    it (on a GPU: five repeats at a time). Others are taken again, by which a point takes up to
+    ``PATIENCE_S`` longer, or twice as long where that is more; then the session is refused. It is
+    the repeats that are judged and no longer stretch of time, as a CPU under a host may be half as
+    fast for 0.2 to 3.4 s, several times within any ten seconds
+    (:mod:`kvsim.calibrate.measure.anchor`).
+
+    The reference is what the anchor took in the first second, its fast tenth. Where the anchor is
+    faster later, that second lay in a slow stretch, or the whole machine was slow until then: the
+    reference is taken anew, and points are measured again whose own anchors are now too slow.
+
+    What anchors do not see: a slow stretch that begins and ends within one repeat. Repeats of
+    some hundred ms may have one inside, so of these too there are several, and the median counts.
 
     Parameters
     ----------
     on_point : callable
-        Called after each point that ``raw`` lacked; once, though a drift may repeat it.
+        Called after each point that ``raw`` lacked; once, though it may be measured again.
     clock_state : callable
-        Clocks and temperature in words, kept after each group.
+        Clocks and temperature in words, kept after each block.
 
     Raises
     ------
     ValueError
         Where the clock drifts: what was measured before stays in the file.
     """
-    missing = [point for point in points if point not in raw]
-    for start in range(0, len(missing), GROUP_POINTS):
-        group = missing[start : start + GROUP_POINTS]
-        raw.add(_steady_group(group, bench, timer, rules, raw, on_point))
-        if state := clock_state():
-            raw.clocks.append(state)
+    reference_us = raw.anchor_us or math.inf
+    anchor = Anchor(bench.anchor(), timer, rules.anchor, rules.max_drift, reference_us)
+    if raw.anchor_us is None:
+        anchor.take_reference()
+    told = {point.key for point in points if point in raw}
+    while missing := [point for point in points if not _counts(point, raw, anchor)]:
+        for _, block in itertools.groupby(missing, key=lambda point: point.block):
+            for point in block:
+                timing = _steady_timing(point, bench, timer, rules.timing, anchor)
+                raw.anchor_us = anchor.reference_us
+                raw.add(point, timing)
+                if point.key not in told:
+                    told.add(point.key)
+                    on_point(point)
+            if state := clock_state():
+                raw.clocks.append(state)
 
 
-def anchor_us(bench: Bench, timer: Timer) -> float:
-    """Fastest of the anchor's repeats, us."""
-    return min(measure(bench.anchor(), timer, ANCHOR_RULE).times_us)
+def _counts(point: Point, raw: RawPoints, anchor: Anchor) -> bool:
+    """Whether a point was measured, and on a machine as fast as the reference now says."""
+    return point in raw and anchor.is_steady(raw.timings[point.key][1].anchor_us)
 
 
-def _steady_group(
-    group: Sequence[Point],
-    bench: Bench,
-    timer: Timer,
-    rules: Rules,
-    raw: RawPoints,
-    on_point: Callable[[Point], object],
-) -> dict[str, tuple[Point, Timing]]:
-    """Timings of a group after which the anchor takes as long as at first."""
-    drift = 0.0
-    told = set[str]()
-    for _ in range(TRIES):
-        if not raw.timings:
-            raw.anchor_us = statistics.median(anchor_us(bench, timer) for _ in range(3))
-        assert raw.anchor_us is not None, "a file with points has their anchor"
-        measured = {}
-        for point in group:
-            measured[point.key] = point, measure(bench.workload(point), timer, rules.timing)
-            if point.key not in told:
-                told.add(point.key)
-                on_point(point)
-        now_us = anchor_us(bench, timer)
-        raw.anchors_us.append(round(now_us, 3))
-        drift = now_us / raw.anchor_us - 1
-        if abs(drift) <= rules.max_drift:
-            return measured
-    blocks = ", ".join(dict.fromkeys(point.block for point in group))
-    raise ValueError(
-        f"the clock drifts: while {blocks} was measured, {TRIES} times, a fixed piece of work came "
-        f"to take {100 * drift:+.0f} % against the first time (allowed: "
-        f"{100 * rules.max_drift:g} %). Close other work, let the device cool or lock its clocks "
-        "(nvidia-smi --lock-gpu-clocks), and run the same command again: it goes on where it "
-        "stopped. Or allow more with --max-drift"
+def _steady_timing(
+    point: Point, bench: Bench, timer: Timer, rule: TimingRule, anchor: Anchor
+) -> Timing:
+    """Repeats that count, as many as the rule asks for; those that do not are not in its budget."""
+    workload = bench.workload(point)
+    start_s = timer.now_s()
+    runners = itertools.cycle(timer.runners(workload))
+    times: list[float] = []
+    readings: list[float] = []
+    discarded, lost_s = 0, 0.0
+    before_us = anchor.read_us()
+    while rule.goes_on(len(times), timer.now_s() - start_s - lost_s):
+        round_s = timer.now_s()
+        count = min(anchor.rule.every, rule.repeats - len(times))
+        taken = [next(runners)() for _ in range(count)]
+        after_us = anchor.read_us()
+        if anchor.is_steady(before_us) and anchor.is_steady(after_us):
+            times += taken
+            readings += [before_us, after_us]
+        else:
+            discarded += count
+            now_s = timer.now_s()
+            lost_s += now_s - round_s
+            if lost_s > max(PATIENCE_S, now_s - start_s - lost_s):
+                drift = max(anchor.drift(before_us), anchor.drift(after_us), key=abs)
+                raise ValueError(_refusal(point, discarded, discarded + len(times), drift, anchor))
+        before_us = after_us
+    return Timing(tuple(times), workload.rotated_bytes, discarded, statistics.median(readings))
+
+
+def _refusal(point: Point, discarded: int, taken: int, drift: float, anchor: Anchor) -> str:
+    return (
+        f"the clock drifts: beside {discarded} of {taken} repeats of {point.key} a fixed piece of "
+        f"work took longer or shorter than at first, last {100 * drift:+.0f} % (allowed: "
+        f"{100 * anchor.max_drift:g} %). Close other work, let the device cool, lock its clocks "
+        "(nvidia-smi --lock-gpu-clocks) or take a machine whose processors are whole cores, and "
+        "run the same command again: it goes on where it stopped, or starts anew if you remove "
+        "the file of points. Or allow more with --max-drift"
     )

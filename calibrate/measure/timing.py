@@ -41,13 +41,25 @@ class TimingRule:
     budget_s: float
     min_repeats: int = 2
 
+    def goes_on(self, num_times: int, spent_s: float) -> bool:
+        """Whether one more is taken after so many, and so long."""
+        return num_times < self.repeats and (
+            num_times < self.min_repeats or spent_s < self.budget_s
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times of one point in us, in the order they were taken."""
+    """Times of one point in us, in the order they were taken.
+
+    ``discarded``: repeats that did not count, as the machine was slower then. ``anchor_us``: what
+    the anchor took beside those that do, median (0 where it was not read).
+    """
 
     times_us: tuple[float, ...]
     rotated_bytes: int
+    discarded: int = 0
+    anchor_us: float = 0.0
 
     @property
     def median_us(self) -> float:
@@ -78,13 +90,11 @@ class Timer(Protocol):
 
 
 def measure(workload: Workload, timer: Timer, rule: TimingRule) -> Timing:
-    """Time a workload."""
+    """Time a workload, whatever the machine does meanwhile."""
     start_s = timer.now_s()
     runners = timer.runners(workload)
     times: list[float] = []
-    while len(times) < rule.repeats and (
-        len(times) < rule.min_repeats or timer.now_s() - start_s < rule.budget_s
-    ):
+    while rule.goes_on(len(times), timer.now_s() - start_s):
         times.append(runners[len(times) % len(runners)]())
     return Timing(tuple(times), workload.rotated_bytes)
 

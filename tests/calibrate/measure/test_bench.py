@@ -54,7 +54,7 @@ def test_a_layer_computes_what_the_decoder_does_but_attention(bench: KernelBench
     assert answer.shape == (5, 64)
 
 
-def test_the_anchor_of_a_cpu_allocates_nothing(bench: KernelBench) -> None:
+def test_the_anchor_allocates_nothing(bench: KernelBench) -> None:
     """Allocating would take page faults in some processes, and look like another clock."""
     (call,) = bench.anchor().calls
     assert call() is call()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,7 +49,8 @@ def test_the_profile_is_written_printed_and_drawn(
     out = capsys.readouterr().out
     assert max(map(len, out.split("profile: ")[0].splitlines())) <= 80
     for words in ("a2", "of bandwidth", "of peak", "condition numbers", "copy, one piece",
-                  "contiguous 0.800", "decode attention", "spread of repeats"):  # fmt: skip
+                  "contiguous 0.800", "decode attention", "spread of repeats",
+                  "none of 390 repeats was taken again"):  # fmt: skip
         assert words in out
     assert "warning" not in out
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
@@ -87,7 +89,7 @@ def test_an_interrupted_session_goes_on(
     device.workload = plain  # type: ignore[method-assign]
     assert main(list(COMMAND)) == 0
     assert "goes on with the points in profile.json.points" in capsys.readouterr().err
-    assert len(device.measured) == 4 + 78 - 36, "probes, and what was missing: 6 groups of 6 were"
+    assert len(device.measured) == 4 + 78 - 36, "probes, and what was missing: 36 were there"
 
 
 @pytest.mark.parametrize(
@@ -112,9 +114,33 @@ def test_errors_are_one_sentence(
     assert err.count("\n") == 1
 
 
+def test_a_shipped_profile_has_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "report", "h100-sxm"]) == 2
+    err = capsys.readouterr().err
+    for words in ("h100-sxm is a shipped profile", "docs/calibration.md", "kvsim calibrate wrote"):
+        assert words in err
+    assert err.count("\n") == 1
+
+
 def test_a_drifting_clock_is_told_on_the_command_line(
     device: FakeDevice, capsys: pytest.CaptureFixture[str]
 ) -> None:
     device.slowness = lambda fake: 1.0 + 0.01 * len(fake.measured)
     assert main(list(COMMAND)) == 2
     assert "kvsim: the clock drifts" in capsys.readouterr().err
+
+
+def test_a_machine_that_is_slow_at_times_is_told(
+    device: FakeDevice, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    device.slowness = lambda fake: 1.9 if fake.now_us % 40_000 < 4_000 else 1.0
+    assert main(list(COMMAND)) == 0
+    found = re.search(r"steadiness +(\d+) of (\d+) repeats \((\S+) %\)", capsys.readouterr().out)
+    assert found
+    lost, taken, percent = map(float, found.groups())
+    rows = load_profile(tmp_path / "profile.json").measurement["points"]
+    assert lost == sum(row["discarded"] for row in rows) > 10
+    assert taken == lost + 390
+    assert percent == pytest.approx(100 * lost / taken, abs=0.1)
+    assert main(["calibrate", "report", "profile.json"]) == 0
+    assert f"{lost:.0f} of {taken:.0f} repeats" in (tmp_path / "profile.html").read_text()

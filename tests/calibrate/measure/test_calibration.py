@@ -15,10 +15,12 @@ from kvsim.calibrate.profile_use import cost_of_profile
 from kvsim.calibrate.term_table import copy_rates, term_rows
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.profile_file import dump_profile, load_profile
+from tests.calibrate.measure.conftest import known_point_us
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvsim.calibrate.measure.points import Point
     from kvsim.sim.profile import Profile
     from tests.calibrate.measure.conftest import FakeDevice
 
@@ -81,8 +83,9 @@ def test_a_block_that_does_not_follow_the_form_has_its_error(
     calibration: Calibration, device: FakeDevice, tmp_path: Path
 ) -> None:
     """Held-out decodes cost half more than the others."""
-    device.slowness = lambda fake: 1.5 if "decode hold-out" in fake.measured[-1] else 1.0
-    calibration = replace(calibration, rules=replace(calibration.rules, max_drift=1.0))
+    device.cost_us = lambda point: (
+        known_point_us(point) * (1.5 if point.key.startswith("decode hold-out") else 1)
+    )
     profile, _ = calibration.run(tmp_path / "p.json", nothing)
     poor = [block for block, error in profile.hold_out.items() if error.median > 0.01]
     assert poor == ["decode_attention"]
@@ -94,14 +97,9 @@ def test_a_concave_layer_becomes_a_table(
 ) -> None:
     """Square roots are no maximum of affine pieces; between points the table is linear."""
 
-    def root(fake: FakeDevice) -> float:
-        block, _, rest = fake.measured[-1].partition(" ") if fake.measured else ("", "", "")
-        tokens = int(rest.split("=")[-1]) if block == "layer" else 0
-        truth = max(200 + 0.1 * tokens, 150 + 0.5 * tokens)
-        return 1000 * tokens**0.5 / truth if tokens else 1.0
-
-    device.slowness = root
-    calibration = replace(calibration, rules=replace(calibration.rules, max_drift=1e9))
+    device.cost_us = lambda point: (
+        1000 * point.loads["tokens"] ** 0.5 if point.block == "layer" else known_point_us(point)
+    )
     profile, _ = calibration.run(tmp_path / "p.json", nothing)
     assert profile.gemm.pieces == ()
     assert dict(profile.gemm.knots)[256] == pytest.approx(16_000)
@@ -112,7 +110,9 @@ def test_one_token_far_off_both_pieces_is_a_table(
     calibration: Calibration, device: FakeDevice, tmp_path: Path
 ) -> None:
     """A CPU multiplies one row in half the time of two; all other points fit."""
-    device.slowness = lambda fake: 0.5 if fake.measured[-1:] == ["layer fit tokens=1"] else 1.0
+    device.cost_us = lambda point: (
+        known_point_us(point) * (0.5 if point.key == "layer fit tokens=1" else 1)
+    )
     profile, _ = calibration.run(tmp_path / "p.json", nothing)
     knots = dict(profile.gemm.knots)
     assert knots[1] == pytest.approx(knots[2] / 2, rel=0.01)
@@ -123,14 +123,13 @@ def test_a_concave_head_becomes_a_table(
 ) -> None:
     """A CPU takes twice as long for four rows as for one and little more for sixteen."""
 
-    def steps(fake: FakeDevice) -> float:
-        block, _, rest = fake.measured[-1].partition(" ") if fake.measured else ("", "", "")
-        batch = int(rest.split("=")[-1]) if block == "head" else 0
-        truth = max(500 + 2 * batch, 300 + 6 * batch)
-        return (400 if batch == 1 else 900 + 10 * batch) / truth if batch else 1.0
+    def head_steps(point: Point) -> float:
+        if point.block != "head":
+            return known_point_us(point)
+        batch = point.loads["batch"]
+        return 400 if batch == 1 else 900 + 10 * batch
 
-    device.slowness = steps
-    calibration = replace(calibration, rules=replace(calibration.rules, max_drift=1e9))
+    device.cost_us = head_steps
     profile, _ = calibration.run(tmp_path / "p.json", nothing)
     assert [batch for batch, _ in profile.head.knots] == [1, 2, 4, 8, 16, 64, 256]
     assert profile.head.pieces == ()
@@ -258,6 +257,5 @@ def test_the_dry_run_counts_what_the_session_takes(
     took_s = device.now_s() - before_s
     estimate_s = sum(calibration.seconds_of(point, rates) for point in calibration.points)
     setup_s = 0.03 * len(calibration.points)
-    anchors_s = 0.3 * (3 + -(-len(calibration.points) // 6))
-    assert calibration.seconds(rates) == pytest.approx(estimate_s + anchors_s)
+    assert calibration.seconds(rates) == pytest.approx(1 + estimate_s), "a second for the anchor"
     assert estimate_s - setup_s < 20 * took_s

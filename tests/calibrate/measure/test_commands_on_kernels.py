@@ -70,7 +70,7 @@ def test_validate_local_puts_real_beside_simulated(
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    for words in ("mean step", "mean TPOT", "preemptions", "each real step"):
+    for words in ("mean step", "mean TPOT", "preemptions", "each real step", "steady steps"):
         assert any(line.startswith(words) for line in lines)
     assert main([*command, "--requests", "1"]) == 2
     assert "--requests is 1; it must be at least 2" in capsys.readouterr().err

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from kvsim.calibrate.local_decoder import LocalDecoder
 from kvsim.calibrate.local_validation import LocalTrace, validate_local
+from kvsim.calibrate.measure.anchor import CPU_RULE, MAX_DRIFT, Anchor
 from kvsim.kernels.decoder import Decoder
 from kvsim.kernels.shape import DecoderShape
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import run
+
+if TYPE_CHECKING:
+    from tests.calibrate.measure.conftest import FakeDevice
 
 SHAPE = DecoderShape(2, 48, 6, 2, 16, 96, 211)
 LOCAL = LocalTrace(
@@ -75,20 +80,56 @@ def test_the_stepper_s_clock_is_the_device_s() -> None:
     assert set(listener.expected_ps) == {3 * 10**9}
 
 
-def test_both_sides_are_told() -> None:
+def anchor_of(device: FakeDevice) -> Anchor:
+    return Anchor(device.anchor(), device, CPU_RULE, MAX_DRIFT)
+
+
+def test_both_sides_are_told(device: FakeDevice) -> None:
     decoder, _ = made()
-    result = validate_local(LOCAL, decoder, COST, vocab_size=211)
+    result = validate_local(LOCAL, decoder, COST, anchor_of(device), vocab_size=211)
     assert result.real.num_preemptions > 0
     assert result.simulated.step_s == pytest.approx(0.003)
     assert result.real.step_s == pytest.approx(
         sum(result.durations_ps) / len(result.durations_ps) / 1e12
     )
-    assert result.step_error == pytest.approx(0.003 / result.real.step_s - 1)
+    errors = result.step_errors()
+    assert errors is not None
+    assert errors.mean == pytest.approx(0.003 / result.real.step_s - 1)
+    assert errors == result.step_errors(steady_only=True)
+    assert all(result.steady)
     assert result.num_outside == 0
     assert min(result.real.tpot_s, result.real.ttft_s, result.real.e2e_s) > 0
 
 
-def test_a_pool_for_all_preempts_nobody() -> None:
-    decoder, _ = made(replace(LOCAL, pool_share=2.0))
-    result = validate_local(replace(LOCAL, pool_share=2.0), decoder, COST, vocab_size=211)
+def test_steps_in_slow_stretches_are_marked(device: FakeDevice) -> None:
+    """The start is slow, which the fourth reading tells, and so is a reading later on."""
+    decoder, _ = made()
+    anchor = anchor_of(device)
+    plain_read, readings = anchor.read_us, count()
+    slow = (*range(3), 9)
+    device.slowness = lambda _: 1.9
+
+    def read_us() -> float:
+        slowness = 1.9 if next(readings) in slow else 1.0
+        device.slowness = lambda _: slowness
+        return plain_read()
+
+    anchor.read_us = read_us  # type: ignore[method-assign]
+    result = validate_local(LOCAL, decoder, COST, anchor, vocab_size=211)
+    assert anchor.reference_us == pytest.approx(100)
+    marked = [index for index, steady in enumerate(result.steady) if not steady]
+    assert marked == [0, 1, 2, 8, 9]
+    kept = [ps for ps, steady in zip(result.durations_ps, result.steady, strict=True) if steady]
+    errors = result.step_errors(steady_only=True)
+    assert errors is not None
+    assert errors.mean == pytest.approx(3e9 * len(kept) / sum(kept) - 1)
+    nothing = replace(result, steady=(False,) * len(result.steady))
+    assert nothing.step_errors(steady_only=True) is None
+    assert nothing.step_errors() == result.step_errors()
+
+
+def test_a_pool_for_all_preempts_nobody(device: FakeDevice) -> None:
+    local = replace(LOCAL, pool_share=2.0)
+    decoder, _ = made(local)
+    result = validate_local(local, decoder, COST, anchor_of(device), vocab_size=211)
     assert (result.real.num_preemptions, result.simulated.num_preemptions) == (0, 0)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kvsim.calibrate.measure.points import Limits, grid
 from kvsim.calibrate.measure.raw_points import RawPoints
-from kvsim.calibrate.measure.session import GROUP_POINTS, Rules, run_session
+from kvsim.calibrate.measure.session import Rules, run_session
 from kvsim.calibrate.measure.timing import TimingRule
+from tests.calibrate.measure.conftest import known_point_us
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,16 +31,31 @@ def session(device: FakeDevice, path: Path, points: list[Point] = POINTS) -> Raw
     return raw
 
 
+def medians_us(raw: RawPoints) -> dict[str, float]:
+    return {key: timing.median_us for key, (_, timing) in raw.timings.items()}
+
+
+def steady_us(points: list[Point] = POINTS) -> dict[str, float]:
+    """What the points take where nothing is ever slow."""
+    return {point.key: known_point_us(point) for point in points}
+
+
+def discarded(raw: RawPoints) -> dict[str, int]:
+    """Repeats that did not count, of the points that have some."""
+    return {key: t.discarded for key, (_, t) in raw.timings.items() if t.discarded}
+
+
 def test_every_point_is_measured_once(device: FakeDevice, tmp_path: Path) -> None:
     raw = session(device, tmp_path / "p")
     assert list(raw.timings) == [point.key for point in POINTS] == device.measured
     assert raw.anchor_us == pytest.approx(100)
-    assert len(raw.anchors_us) == -(-len(POINTS) // GROUP_POINTS)
+    assert medians_us(raw) == pytest.approx(steady_us())
+    assert not discarded(raw)
 
 
-def test_ctrl_c_costs_one_group_at_most(device: FakeDevice, tmp_path: Path) -> None:
+def test_ctrl_c_costs_one_point_at_most(device: FakeDevice, tmp_path: Path) -> None:
     path = tmp_path / "p"
-    stop_at = POINTS[2 * GROUP_POINTS + 3].key
+    stop_at = POINTS[15].key
 
     class Impatient(type(device)):  # type: ignore[misc]  # a class made in conftest
         def workload(self, point: Point) -> object:
@@ -48,65 +65,108 @@ def test_ctrl_c_costs_one_group_at_most(device: FakeDevice, tmp_path: Path) -> N
 
     with pytest.raises(KeyboardInterrupt):
         session(Impatient(), path)
-    assert len(json.loads(path.read_text())["points"]) == 2 * GROUP_POINTS
+    assert len(json.loads(path.read_text())["points"]) == 15
     raw = session(device, path)
-    assert device.measured == [point.key for point in POINTS[2 * GROUP_POINTS :]]
+    assert device.measured == [point.key for point in POINTS[15:]]
     assert list(raw.timings) == [point.key for point in POINTS]
     assert list(tmp_path.iterdir()) == [path], "no half-written file is left"
 
 
 def test_only_points_that_were_not_there_are_told(device: FakeDevice, tmp_path: Path) -> None:
     """They are what takes time: the time left would be wrong with the others."""
-    session(device, tmp_path / "p", POINTS[:GROUP_POINTS])
+    session(device, tmp_path / "p", POINTS[:6])
     seen: list[Point] = []
     raw = RawPoints.opened(tmp_path / "p", SETUP)
     run_session(POINTS, device, device, RULES, raw, on_point=seen.append)
-    assert seen == POINTS[GROUP_POINTS:]
+    assert seen == POINTS[6:]
 
 
-def test_a_group_is_measured_again_after_a_passing_drift(
-    device: FakeDevice, tmp_path: Path
-) -> None:
-    """The device is slow for a while during the second group, and its points with it."""
-    keys = [point.key for point in POINTS]
-    device.slowness = lambda fake: (
-        1.5 if GROUP_POINTS < len(fake.measured) <= 2 * GROUP_POINTS else 1.0
-    )
+def test_stretches_in_which_all_is_slow_leave_no_trace(device: FakeDevice, tmp_path: Path) -> None:
+    """Every 9 ms the device takes 1.9 times as long for 2 ms: some repeats of many points."""
+    device.slowness = lambda fake: 1.9 if fake.now_us % 9_000 < 2_000 else 1.0
     seen: list[Point] = []
     raw = RawPoints.opened(tmp_path / "p", SETUP)
     run_session(POINTS, device, device, RULES, raw, on_point=seen.append)
-    second = keys[GROUP_POINTS : 2 * GROUP_POINTS]
-    assert device.measured == keys[: 2 * GROUP_POINTS] + second + keys[2 * GROUP_POINTS :]
+    assert len(discarded(raw)) > 5
+    assert medians_us(raw) == pytest.approx(steady_us())
+    assert all(len(timing.times_us) == 5 for _, timing in raw.timings.values())
     assert seen == POINTS, "each is told once"
-    steady = session(type(device)(), tmp_path / "steady")
-    medians = {key: timing.median_us for key, (_, timing) in raw.timings.items()}
-    assert medians == pytest.approx(
-        {key: timing.median_us for key, (_, timing) in steady.timings.items()}
-    )
+    again = RawPoints.opened(tmp_path / "p", SETUP)
+    assert discarded(again) == discarded(raw), "the file has them"
 
 
-def test_a_lasting_drift_is_refused_and_keeps_what_came_before(
+def test_repeats_that_do_not_count_are_not_in_the_budget(
     device: FakeDevice, tmp_path: Path
 ) -> None:
-    device.slowness = lambda fake: 1.2 if len(fake.measured) > GROUP_POINTS else 1.0
-    with pytest.raises(ValueError, match=r"layer, small.*\+20 %.*allowed: 10 %.*--max-drift"):
+    """Slow for a second, which is all that the point may take: it has its repeats afterwards."""
+    raw = RawPoints.opened(tmp_path / "p", SETUP)
+    device.slowness = lambda fake: 1.9 if 1_000_500 < fake.now_us < 2_000_500 else 1.0
+    run_session(POINTS[:1], device, device, Rules(TimingRule(5, 1.0), max_drift=0.1), raw)
+    ((_, timing),) = raw.timings.values()
+    assert timing.times_us == pytest.approx([200.1] * 5)
+    assert timing.discarded > 1000
+
+
+def test_a_machine_that_stays_slow_is_refused_and_keeps_what_came_before(
+    device: FakeDevice, tmp_path: Path
+) -> None:
+    device.slowness = lambda fake: 1.2 if len(fake.measured) > 6 else 1.0
+    key = re.escape(POINTS[6].key)
+    with pytest.raises(
+        ValueError, match=rf"(\d+) of \1 repeats of {key} .*\+20 %.*allowed: 10 %.*--max-drift"
+    ):
         session(device, tmp_path / "p")
-    assert len(RawPoints.opened(tmp_path / "p", SETUP).timings) == GROUP_POINTS
+    assert len(RawPoints.opened(tmp_path / "p", SETUP).timings) == 6
 
 
-def test_a_device_that_was_slow_at_the_very_first_is_not_refused(
+def test_a_second_session_on_a_slower_machine_is_refused(
     device: FakeDevice, tmp_path: Path
 ) -> None:
-    """No point is there yet, so the reference is taken anew."""
-    device.slowness = lambda fake: 1.0 if fake.measured else 2.0
-    assert session(device, tmp_path / "p").anchor_us == pytest.approx(100)
+    """The reference is in the file: two sessions' points are of one machine."""
+    session(device, tmp_path / "p", POINTS[:6])
+    device.slowness = lambda _: 1.3
+    with pytest.raises(ValueError, match=r"the clock drifts: .*\+30 %"):
+        session(device, tmp_path / "p")
+
+
+@pytest.mark.parametrize("slow_points", [0, 4])
+def test_a_start_in_a_slow_stretch_is_noticed(
+    device: FakeDevice, tmp_path: Path, slow_points: int
+) -> None:
+    """The reference is taken anew, and points that were slow throughout are measured again."""
+    device.slowness = lambda fake: 1.0 if len(fake.measured) > slow_points else 1.9
+    seen: list[Point] = []
+    raw = RawPoints.opened(tmp_path / "p", SETUP)
+    run_session(POINTS, device, device, RULES, raw, on_point=seen.append)
+    keys = [point.key for point in POINTS]
+    assert raw.anchor_us == pytest.approx(100)
+    assert device.measured == keys + keys[:slow_points]
+    assert medians_us(raw) == pytest.approx(steady_us())
+    assert seen == POINTS, "each is told once"
+
+
+def test_points_of_a_slower_session_are_measured_again(device: FakeDevice, tmp_path: Path) -> None:
+    device.slowness = lambda _: 1.3
+    session(device, tmp_path / "p", POINTS[:6])
+    device.slowness = lambda _: 1.0
+    assert medians_us(session(device, tmp_path / "p")) == pytest.approx(steady_us())
+
+
+def test_one_fast_call_is_no_other_reference(device: FakeDevice, tmp_path: Path) -> None:
+    """Of the anchor after a repeat: that repeat is taken again, and nothing else."""
+    once = [0.5]
+    device.slowness = lambda fake: once.pop() if once and fake.now_us > 1_002_000 else 1.0
+    raw = session(device, tmp_path / "p")
+    assert raw.anchor_us == pytest.approx(100)
+    assert len(device.measured) == len(POINTS)
+    assert medians_us(raw) == pytest.approx(steady_us())
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("{", "not a file of raw points"),
-        ("[]", r"not a file of raw points \(kvsim-points/1\)"),
+        ("[]", r"not a file of raw points \(kvsim-points/2\)"),
         ('{"format": "kvsim-points/9"}', "not a file of raw points"),
     ],
 )

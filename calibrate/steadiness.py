@@ -1,0 +1,23 @@
+"""How steady the machine was while it was measured, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvsim.calibrate.measure.raw_points import point_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def steadiness(measurement: Mapping[str, Any]) -> str:
+    """Share of the repeats that were taken again; ``measurement`` is that of a profile."""
+    timings = [point_of(row)[1] for row in measurement["points"]]
+    lost = sum(timing.discarded for timing in timings)
+    taken = lost + sum(len(timing.times_us) for timing in timings)
+    if not lost:
+        return f"none of {taken:,} repeats was taken again"
+    return (
+        f"{lost:,} of {taken:,} repeats ({100 * lost / taken:.1f} %) were taken again: beside them "
+        "fixed work was slower"
+    )
