@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvsim.sim.readable import number
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import new_figure, numbers
+from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import BLUE, LINES, VERMILLION
 
@@ -40,7 +41,9 @@ def _cache_chart(cache: Sequence[CacheRow]) -> Chart:
             name=name,
             line={"color": colour},
         )
-    figure.update_yaxes(type="log")
+    times_us = [us for row in cache for us in (row.cached_us, row.naive_us) if us is not None]
+    ends = (min(times_us) / 1e3, max(times_us) / 1e3)
+    figure.update_yaxes(**log_ticks(*ends, number), rangemode="normal")
     words = "; ".join(
         f"{row.context:,} tokens {row.naive_us / row.cached_us:.1f} times as long without"
         for row in naive

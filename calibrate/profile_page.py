@@ -10,8 +10,9 @@ from kvsim.calibrate.measure.points import HOLD_OUT
 from kvsim.calibrate.measure.raw_points import point_of
 from kvsim.calibrate.prediction import predicted_us
 from kvsim.calibrate.steadiness import steadiness
+from kvsim.sim.readable import number
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import new_figure, numbers
+from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import CYCLE, GREY
 
@@ -74,7 +75,9 @@ def _times_chart(rows: Sequence[Compared]) -> Chart:
     figure.add_scatter(
         x=ends, y=ends, mode="lines", line={"dash": "dot", "color": GREY}, name="equal"
     )
-    figure.update_xaxes(type="log").update_yaxes(type="log")
+    fitted = [row.fitted_us for row in rows]
+    figure.update_xaxes(**log_ticks(ends[0], ends[1], number))
+    figure.update_yaxes(**log_ticks(min(fitted), max(fitted), number), rangemode="normal")
     held = sum(row.held_out for row in rows)
     return Chart(
         "Fitted against measured",
@@ -87,7 +90,8 @@ def _times_chart(rows: Sequence[Compared]) -> Chart:
 def _errors_chart(rows: Sequence[Compared]) -> Chart:
     figure = new_figure("measured (us, logarithmic)", "error of the fit (%)", height=420)
     _add_points(figure, rows, _error_percent)
-    figure.update_xaxes(type="log")
+    measured = [row.measured_us for row in rows]
+    figure.update_xaxes(**log_ticks(min(measured), max(measured), number))
     worst = max(rows, key=lambda row: abs(_error_percent(row)))
     return Chart(
         "Error of the fit",

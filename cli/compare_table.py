@@ -16,6 +16,7 @@ from kvsim.sim.comparison_lines import (
 )
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.readable import number, seconds
+from kvsim.traces.columns import closed, spread
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _TOLD: Final = {
 def comparison_lines(comparison: Comparison) -> list[str]:
     """Lines of the table."""
     rows, lines = comparison.rows, table_lines(comparison.rows)
-    headings = [_heading(row.name) for row in rows]
+    headings = [_heading(spread(row.name)) for row in rows]
     width = max(_CELL, *(len(part) + 1 for heading in headings for part in heading))
     width = min(width, WIDTH - _LABEL)
     text = head_lines(comparison)
@@ -95,7 +96,7 @@ def _block(headings: Sequence[list[str]], width: int) -> list[str]:
     for level in range(depth):
         cells = ((heading[level] if level < len(heading) else "") for heading in headings)
         lines.append(" " * _LABEL + "".join(f"{_cut(cell, width - 1):>{width}}" for cell in cells))
-    return [line.rstrip() for line in lines]
+    return [closed(line.rstrip()) for line in lines]
 
 
 def _heading(name: str) -> list[str]:

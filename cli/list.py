@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 
     from kvsim.sim.catalogue import Entry
 
-_KINDS: Final = ("policies", "presets", "models", "hardware", "formats")
+SCHEMA: Final = "kvsim.list/1"
+_KINDS: Final = ("policies", "presets", "models", "hardware", "formats", "schemas")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "list",
-        help="show policies, presets, models, hardware and trace formats",
+        help="show policies, presets, models, hardware, trace formats and JSON schemas",
         description="Show what there is to choose from: name, what it is, how it was verified. "
         "Name one kind for a short list.",
     )
@@ -36,16 +37,16 @@ def run(arguments: argparse.Namespace) -> int:
     found = {kind: KINDS[kind]() for kind in kinds}
     if arguments.json:
         listed = {kind: [entry._asdict() for entry in found[kind]] for kind in kinds}
-        print(to_json(listed), end="")
+        print(to_json({"schema": SCHEMA, **listed}), end="")
         return 0
     for place, kind in enumerate(kinds):
         if place:
             print()
-        print_lines(_lines(kind, found[kind]))
+        print_lines(entry_lines(kind, found[kind]))
     return 0
 
 
-def _lines(kind: str, entries: list[Entry]) -> list[str]:
+def entry_lines(kind: str, entries: list[Entry]) -> list[str]:
     """Entries below what takes their names."""
     from kvsim.cli.table import wrapped
 

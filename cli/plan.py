@@ -134,13 +134,13 @@ def _hint(log: StartupLog | None) -> list[str]:
 def _show_levers(arguments: argparse.Namespace, request: PoolRequest) -> int:
     from dataclasses import asdict
 
-    from kvsim.sim.attention_levers import lever_rows
+    from kvsim.sim.attention_levers import LEVERS_SCHEMA, lever_rows
     from kvsim.sim.pool import plan
 
     plan(request)  # where the model itself does not fit, say so
     rows = lever_rows(request)
     if arguments.json:
-        _print_json({"levers": [asdict(row) for row in rows]})
+        _print_json({"schema": LEVERS_SCHEMA, "levers": [asdict(row) for row in rows]})
     else:
         from kvsim.cli.levers_table import lever_lines
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.cli.table import table, wrapped
 from kvsim.sim.readable import seconds
+
+SCHEMA: Final = "kvsim.replay/1"
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +70,7 @@ def print_json(
 ) -> None:
     """Print the same as JSON."""
     document: dict[str, Any] = {
+        "schema": SCHEMA,
         "run": measured.name,
         "notes": list(notes),
         "figures": [

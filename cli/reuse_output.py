@@ -150,7 +150,7 @@ class Shown:
         rows = [header]
         for index, capacity in enumerate(self.capacities[:_MOST_ROWS]):
             tokens = capacity * self.reuse.accesses.block_tokens
-            row = [number(capacity), _short(tokens)]
+            row = [number(capacity), short_count(tokens)]
             if self.kv_bytes_per_token is not None:
                 row.append(f"{tokens * self.kv_bytes_per_token / _GIB:,.2f}")
             served = [self.reuse.curve.at(capacity)]
@@ -173,8 +173,9 @@ class Shown:
         return ["", *wrapped("sessions", text)]
 
 
-def _short(tokens: int) -> str:
+def short_count(tokens: float) -> str:
+    """A count in at most a few letters: ``12.5k``."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if tokens >= size:
             return f"{tokens / size:.4g}{unit}"
-    return str(tokens)
+    return f"{tokens:g}"

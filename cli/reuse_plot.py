@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.reuse_output import short_count
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import new_figure, numbers
+from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import GREY, LINES
 from kvsim.traces.counted import counted
@@ -53,7 +54,8 @@ def _chart(shown: Shown) -> Chart:
         annotation_text=f"infinite cache {ceiling:.2f} %",
         annotation_position="bottom right",
     )
-    figure.update_xaxes(type="log")
+    largest = max([*shown.capacities, curve.largest_useful, 10])
+    figure.update_xaxes(**log_ticks(1, largest, short_count))
     return Chart(
         "Hit ratio against capacity",
         figure,

@@ -278,7 +278,7 @@ def _retention(kept: Section | None) -> list[str]:
             f"mean {scores['mean_bytes'] / _MIB:.1f} MiB, peak "
             f"{scores['peak_bytes'] / _MIB:.1f} MiB outside the pool",
         )
-    if "attention_mass_kept" in kept:
+    if kept["attention_mass_kept"] is not None:
         share = number(100 * kept["attention_mass_kept"])
         lines += wrapped("  attention mass kept", f"{share} % in the mean over decodes and layers")
     return lines

@@ -6,6 +6,8 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.columns import closed, num_columns, spread
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,19 +26,22 @@ def table(rows: Sequence[Sequence[str]], *, first_width: int = 24, width: int = 
     lines = []
     for row in rows:
         cells = "".join(cell(text, cell_width) for text in row[1:])
-        lines.append(f"{row[0]:<{first_width}}{cells}".rstrip())
+        label = closed(f"{spread(row[0]):<{first_width}}")
+        lines.append(f"{label}{cells}".rstrip())
     return lines
 
 
 def cell(text: str, width: int) -> str:
     """Right-aligned text, whole and apart from the one before it even where it is too long."""
-    return f"{text:>{width}}" if len(text) < width else f" {text}"
+    fits = num_columns(text) < width
+    return closed(f"{spread(text):>{width}}") if fits else f" {text}"
 
 
 def wrapped(
     label: str, text: str, *, first_width: int = 24, width: int = WIDTH, hang: int = 0
 ) -> list[str]:
     """Lines of one labelled sentence, broken at words and indented below its label (+ ``hang``)."""
+    label, text = spread(label), spread(text)
     lines = textwrap.wrap(
         _WITH_UNIT.sub(rf"\1{_GLUE}\2", text),
         width,
@@ -45,4 +50,4 @@ def wrapped(
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [line.replace(_GLUE, " ") for line in lines] or [label]
+    return [closed(line.replace(_GLUE, " ")) for line in lines] or [closed(label)]

@@ -35,30 +35,31 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the receipt and the statistics."""
+    import json
+
     from kvsim.traces.statistics import statistics_of
 
     trace = read_with_options(arguments.file, arguments, keep_unusable=True, quiet=True)
     statistics = statistics_of(trace)
     if arguments.json:
-        _print_json(trace, statistics)
+        print(json.dumps(info_document(trace, statistics), indent=2))
         return 0
     receipt = trace.receipt.lines() if trace.receipt is not None else []
     print_lines([*receipt, "", *info_lines(trace, statistics)])
     return 0
 
 
-def _print_json(trace: Trace, statistics: Statistics) -> None:
-    import json
+def info_document(trace: Trace, statistics: Statistics) -> dict[str, object]:
+    """Receipt and statistics as plain values, ready for JSON."""
     from dataclasses import asdict
 
-    document = {
+    return {
         "schema": "kvsim.trace-info/1",
         "name": trace.name,
         "sha256": trace.sha256,
         "statistics": statistics.to_dict(),
         "receipt": asdict(trace.receipt) if trace.receipt is not None else None,
     }
-    print(json.dumps(document, indent=2))
 
 
 def info_lines(trace: Trace, statistics: Statistics) -> list[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kvsim.sim.memory_terms import PoolRequest
     from kvsim.sim.models import ModelSpec
 
+LEVERS_SCHEMA: Final = "kvsim.levers/1"
 LENGTHS: Final = (2048, 8192, 32_768, 131_072)
 READ_AT: Final = 32_768
 """Length at which factors and read times are given."""

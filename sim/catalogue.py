@@ -1,4 +1,4 @@
-"""What is there to choose from: policies, presets, models, hardware, trace formats, a line each.
+"""What is there to choose from: policies, presets, models, hardware, formats, schemas, a line each.
 
 Nothing is listed by hand: policies come from the registries that scenario keys accept (plug-ins
 too), with the first line of their docstring; the rest from the files that are shipped.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.sim.compared_scenarios import ALIASES
 from kvsim.sim.comparison_presets import COMPARISON_PRESETS
+from kvsim.sim.documents import document_names, load_document
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.preset import load_preset, preset_names
@@ -120,12 +121,21 @@ def formats() -> list[Entry]:
     ]
 
 
+def schemas() -> list[Entry]:
+    """JSON documents by the name that ``kvsim schema`` takes."""
+    found = [load_document(name) for name in document_names()]
+    return [
+        Entry("kvsim schema", one.name, one.origin.replace("`", ""), one.schema) for one in found
+    ]
+
+
 KINDS: Final[dict[str, Callable[[], list[Entry]]]] = {
     "policies": policies,
     "presets": presets,
     "models": models,
     "hardware": hardware,
     "formats": formats,
+    "schemas": schemas,
 }
 
 

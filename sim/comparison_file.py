@@ -12,6 +12,7 @@ from kvsim.sim.run_place import (
     REPORT,
     draft_name,
     naming_folder,
+    row_block_drafts_in,
     row_blocks,
     row_blocks_in,
 )
@@ -43,6 +44,6 @@ def write_comparison(
                 (folder / old).unlink(missing_ok=True)
             for name, draft in drafts.items():
                 draft.replace(folder / name)
-        finally:
-            for draft in drafts.values():
+        finally:  # of a killed comparison with more rows, too
+            for draft in {*drafts.values(), *row_block_drafts_in(folder)}:
                 draft.unlink(missing_ok=True)

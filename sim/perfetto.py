@@ -2,9 +2,10 @@
 
 The format is Chrome's "Trace Event Format" (JSON object form): complete events (``X``) for what
 requests go through, instants (``i``), counters (``C``) and names (``M``). Process 1 holds the
-counters, process 2 a thread a request. Times are microseconds with three decimals, made of whole
-nanoseconds: neighbours share their edge, so slices never overlap. Counters are means over the
-recorder's windows, at most ``recorder.MAX_WINDOWS`` of them. Same run, same bytes.
+counters, process 2 a thread a request. Times are whole microseconds, and neighbours share their
+edge, so slices never overlap: Perfetto cuts a fraction times 1,000 down to whole nanoseconds, which
+may move one edge and not the other. Counters are means over the recorder's windows, at most
+``recorder.MAX_WINDOWS`` of them. Same run, same bytes.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 SCHEMA: Final = "kvsim.perfetto/1"
 _COUNTERS_PID: Final = 1
 _REQUESTS_PID: Final = 2
-_PS_PER_NS: Final = 1000
-_NS_PER_US: Final = 1000
-_PS_PER_US: Final = _PS_PER_NS * _NS_PER_US
-_NS_PER_S: Final = 10**9
+_FIRST_TID: Final = _REQUESTS_PID + 1
+"""A thread whose number is its process's would be shown as the main thread."""
+_PS_PER_US: Final = 10**6
+_PS_PER_S: Final = 10**12
 
 Event = dict[str, Any]
 
@@ -73,8 +74,7 @@ def _write(run: Run, timeline: Timeline, file: io.TextIOWrapper) -> None:
         "hardware": run.scenario.hardware.name,
         "engine": run.engine.engine,
         "requests": drawn(run, timeline),
-        "counters": "means over windows of "
-        f"{run.engine.recorder.width_ps / (_PS_PER_NS * _NS_PER_S):.3g} s",
+        "counters": f"means over windows of {run.engine.recorder.width_ps / _PS_PER_S:.3g} s",
     }
     file.write(f'{{"displayTimeUnit":"ms","otherData":{_text(head)},"traceEvents":[')
     separator = "\n"
@@ -95,7 +95,7 @@ def _events(run: Run, timeline: Timeline) -> Iterator[Event]:
     yield from _counters(run)
     yield from _process(_REQUESTS_PID, f"requests: {drawn(run, timeline)}")
     for place, index in enumerate(sorted(timeline.tracks)):
-        yield from _track(place + 1, timeline.tracks[index], timeline)
+        yield from _track(_FIRST_TID + place, timeline.tracks[index], timeline)
 
 
 def _process(pid: int, name: str) -> Iterator[Event]:
@@ -104,6 +104,9 @@ def _process(pid: int, name: str) -> Iterator[Event]:
 
 
 # ---- counters ------------------------------------------------------------------------------
+
+_QUEUE: Final = ("running", "waiting", "preempted")
+"""Columns of the series; those preempted wait, too."""
 
 
 def _counters(run: Run) -> Iterator[Event]:
@@ -114,23 +117,23 @@ def _counters(run: Run) -> Iterator[Event]:
     for place, covered_ps in enumerate(windows["window"][: len(table["running"])]):
         if not covered_ps:
             continue
-        ts = _us(place * recorder.width_ps // _PS_PER_NS)
+        ts = _us(place * recorder.width_ps)
         free = windows["blank"][place] + windows["cached"][place]
-        yield _counter("free blocks", ts, blocks=round(free / covered_ps / pool.block_size, 2))
-        for name in ("running", "waiting"):
+        yield _counter("KV blocks", ts, free=round(free / covered_ps / pool.block_size, 2))
+        for name in _QUEUE:
             yield _counter(name, ts, requests=round(table[name][place], 3))
         states = {state: round(table[f"{state}_bytes"][place]) for state in STATES}
         yield _counter("KV memory (bytes)", ts, **states)
-    end = _us(recorder.end_ps // _PS_PER_NS)
-    yield _counter("running", end, requests=0)
-    yield _counter("waiting", end, requests=0)
+    for name in _QUEUE:
+        yield _counter(name, _us(recorder.end_ps), requests=0)
 
 
 def _numbers(run: Run) -> dict[str, Any]:
     return dict(series_table(run.engine.recorder, run.setup.pool))
 
 
-def _counter(name: str, ts: float, **values: float) -> Event:
+def _counter(name: str, ts: int, **values: float) -> Event:
+    """One moment of a counter; Perfetto calls it by its name and that of the value."""
     return {"ph": "C", "pid": _COUNTERS_PID, "ts": ts, "name": name, "args": values}
 
 
@@ -145,12 +148,12 @@ def _track(tid: int, track: Track, timeline: Timeline) -> Iterator[Event]:
     yield {"ph": "M", **place, "name": "thread_name", "args": {"name": name}}
     yield {"ph": "M", **place, "name": "thread_sort_index", "args": {"sort_index": tid}}
     for one in track.slices:
-        start_ns, end_ns = one.start_ps // _PS_PER_NS, one.end_ps // _PS_PER_NS
-        if end_ns > start_ns:
-            times = {"ts": _us(start_ns), "dur": _us(end_ns - start_ns)}
+        start, end = _us(one.start_ps), _us(one.end_ps)
+        if end > start:
+            times = {"ts": start, "dur": end - start}
             yield {"ph": "X", **place, **times, "name": _name(one), "args": _arguments(one)}
     for moment in track.moments:
-        at = {"ts": _us(moment.at_ps // _PS_PER_NS), "s": "t"}
+        at = {"ts": _us(moment.at_ps), "s": "t"}
         yield {"ph": "i", **place, **at, "name": moment.name, "args": moment.details}
 
 
@@ -172,5 +175,5 @@ def _arguments(one: Slice) -> dict[str, float]:
     }
 
 
-def _us(ns: int) -> float:
-    return ns / _NS_PER_US
+def _us(ps: int) -> int:
+    return ps // _PS_PER_US

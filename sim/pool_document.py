@@ -1,14 +1,14 @@
 """The answer of ``kvsim plan`` as plain values, ready for JSON.
 
-Bytes are those of one rank, the binding one; ``kv_bytes_per_token["total"]`` is the sum over all
-ranks, copies included.
+What is undefined, since not one block fits, is ``None``. Bytes are those of one rank, the binding
+one; ``kv_bytes_per_token["total"]`` is the sum over all ranks, copies included.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.kv_layout import BlockLayout
 from kvsim.sim.models.dtypes import kv_format
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kvsim.sim.models import LayerGroup, ModelSpec
     from kvsim.sim.pool import Pool, PoolTooSmallError
 
+SCHEMA: Final = "kvsim.plan/1"
+
 
 def plan_document(
     request: PoolRequest, pool: Pool, lengths: Mapping[str, int] | None = None
@@ -33,6 +35,7 @@ def plan_document(
     kv_dtype = request.model.kv_dtype(request.kv_dtype)
     asked = {"worst_length": length, **(lengths or {})}
     return {
+        "schema": SCHEMA,
         "model": request.model.name,
         "hardware": request.hardware.name,
         "engine": request.engine,
@@ -70,7 +73,10 @@ def plan_document(
         "terms": terms_document(pool.terms, pool.kv_bytes),
         "ranks": ranks_document(pool) if request.pp > 1 else [],
         "levers": [] if longest >= length else levers_document(request),
+        "swap": None,
+        "log": [],
         "notes": [*request.model.notices, *pool.notes],
+        "error": None,
     }
 
 
@@ -78,26 +84,40 @@ def too_small_document(request: PoolRequest, error: PoolTooSmallError) -> dict[s
     """Figures that hold although no block fits: what is there, what a token and a request need."""
     share, tp = error.share, request.tp
     return {
+        "schema": SCHEMA,
         "model": request.model.name,
         "hardware": request.hardware.name,
         "engine": request.engine,
         "tp": tp,
         "pp": request.pp,
+        "binding_rank": None,
         "max_model_len": request.model_len,
+        "kv_dtype": request.model.kv_dtype(request.kv_dtype),
         "kv_bytes_per_token": bytes_per_token(request, share.model),
         "kv_bytes_fixed_per_request": share.model.kv_bytes_fixed_per_request(tp),
+        "groups": [group_row(group, request) for group in request.model.groups],
         "num_blocks": 0,
+        "null_blocks": None,
+        "tables": None,
+        "block_size": None,
         "block_bytes": share.block_bytes,
         "pool_tokens": 0,
         "kv_pool_bytes": share.kv_bytes,
         "max_concurrency": 0.0,
         "kv_bytes_per_request": share.model.kv_bytes(request.model_len, request.kv_dtype, tp),
+        "requests": {"worst_length": {"tokens": request.model_len, "requests": 0}},
+        "max_num_seqs": request.max_num_seqs,
+        "max_num_batched_tokens": request.max_num_batched_tokens,
+        "step_tokens": request.step_tokens,
         "max_model_len_that_fits": 0,
         "fits": False,
         "cpu_blocks": request.swap_bytes // share.block_bytes,
         "weights_bytes": weights_of(request, share.model),
         "terms": terms_document(share.terms, share.kv_bytes),
+        "ranks": [],
         "levers": levers_document(request),
+        "swap": None,
+        "log": [],
         "notes": list(request.model.notices),
         "error": str(error),
     }

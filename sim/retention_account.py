@@ -67,7 +67,6 @@ class RetentionAccount:
         def mean_bytes(slot_ps: int) -> float:
             return slot_ps * slot_bytes / self.covered_ps if self.covered_ps else 0.0
 
-        mass = self.mass_kept()
         found: dict[str, object] = {
             "kind": config.retention,
             "budget": config.retention_budget,
@@ -81,6 +80,7 @@ class RetentionAccount:
             },
             "compaction": None,
             "scores": None,
+            "attention_mass_kept": self.mass_kept(),
         }
         if packed is not None:
             found["compaction"] = {
@@ -95,6 +95,4 @@ class RetentionAccount:
                 "mean_bytes": mean_tokens * size,
                 "peak_bytes": self.most_by_head * size,
             }
-        if mass is not None:
-            found["attention_mass_kept"] = mass
         return found

@@ -74,8 +74,8 @@ def write_run(run: Run, folder: Path) -> None:
                 (folder / name).unlink(missing_ok=True)
             for name, draft in drafts.items():
                 draft.replace(folder / name)
-        finally:
-            for draft in drafts.values():
+        finally:  # of a killed run that recorded blocks, too, where this one does not
+            for draft in {*drafts.values(), folder / draft_name(BLOCKS)}:
                 draft.unlink(missing_ok=True)
 
 

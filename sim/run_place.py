@@ -34,6 +34,12 @@ def row_blocks_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem.partition("-")[2]))
 
 
+def row_block_drafts_in(folder: Path) -> list[Path]:
+    """Drafts of block maps of a comparison's rows, such as a killed one leaves."""
+    found = folder.glob(draft_name("blocks-*.parquet"))
+    return [path for path in found if _ROW_BLOCKS.fullmatch(path.name)]
+
+
 def draft_name(name: str) -> str:
     """Name of a file of the run folder while it is written."""
     return f".{name}.part"

@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.columns import closed, spread
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
@@ -145,11 +146,12 @@ def duration(nanoseconds: int) -> str:
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        text,
+    lines = textwrap.wrap(
+        spread(text),
         _WIDTH,
         initial_indent=label.ljust(_LABEL),
         subsequent_indent=" " * _LABEL,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [closed(line) for line in lines]

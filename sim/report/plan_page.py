@@ -44,7 +44,7 @@ def _head(document: Document) -> Head:
         ("assumed", _assumed(document)),
     ]
     fits, longest = document["fits"], document["max_model_len_that_fits"]
-    alarm = "" if fits else f"Does not fit: {document.get('error') or _too_long(document)}"
+    alarm = "" if fits else f"Does not fit: {document['error'] or _too_long(document)}"
     lead = f"The longest request that fits has {longest:,} tokens." if fits else ""
     return Head(
         f"kvsim plan: {document['model']} on {document['hardware']}", tuple(facts), lead, alarm

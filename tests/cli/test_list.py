@@ -73,6 +73,7 @@ def test_summaries_of_functions_classes_and_factories() -> None:
 def test_json_and_all_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert document.pop("schema") == "kvsim.list/1"
     assert list(document) == sorted(KINDS)
     assert set(document["models"][0]) == {"use", "name", "what", "verified"}
     assert main(["list"]) == 0

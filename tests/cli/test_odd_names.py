@@ -12,8 +12,16 @@ from xml.dom import minidom
 import pandas as pd
 import pytest
 
+from kvsim.cli.colour import STATE_COLOURS
+from kvsim.cli.compare_table import comparison_lines
+from kvsim.cli.table import table
+from kvsim.cli.watch_panel import Clock, Snapshot, panel_lines
+from kvsim.sim.comparison import compare
 from kvsim.sim.readable import printable
 from kvsim.sim.run_place import BLOCK_MAP, REPORT
+from kvsim.sim.scenario import Scenario
+from kvsim.traces import bundled_path, read_trace
+from kvsim.traces.columns import num_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +104,38 @@ def test_a_terminal_without_the_letters_of_a_name(tmp_path: Path) -> None:
     write_trace(tmp_path / "odd.jsonl", "\u8ffd\u8e2a")
     words = ["simulate", "odd.jsonl", "--kv-memory=1GiB", "--out=run"]
     assert "\\u8ffd\\u8e2a" in kvsim(tmp_path, *words, encoding="latin-1")
+
+
+def test_wide_letters_are_two_columns(tmp_path: Path) -> None:
+    name = "\u4f1a\u8a71\u306e\u8a18\u9332 " * 6  # names that take 66 columns
+    write_trace(tmp_path / "odd.jsonl", name.strip())
+    for words in (["simulate"], ["compare", "--allocators=paged"]):
+        said = kvsim(tmp_path, *words, "odd.jsonl", "--kv-memory=1GiB", f"--out={words[0]}")
+        assert "\u8a18\u9332" in said
+        assert max(map(num_columns, said.splitlines())) <= 80
+
+
+def test_columns_of_wide_names_stay_aligned() -> None:
+    assert table([("\u540d\u524d", "\u5024"), ("name", "1")], width=40) == [
+        "\u540d\u524d" + " " * 34 + "\u5024",
+        "name" + " " * 35 + "1",
+    ]
+    trace = read_trace(bundled_path("chat-2k"), limit=20)
+    scenarios = {name: Scenario() for name in ("lru", "\u5206\u9801, k.v=" + "\u6700\u8fd1" * 20)}
+    lines = comparison_lines(compare(trace, scenarios, jobs=1))
+    heads = [line for line in lines if "\u6700" in line and line.startswith(" " * 20)]
+    assert [num_columns(line) for line in heads] == [80]
+    assert heads[0].endswith("...")
+
+
+@pytest.mark.parametrize("width", [20, 41, 80])
+def test_the_watched_panel_is_no_wider_than_its_terminal(width: int) -> None:
+    shares = dict.fromkeys(STATE_COLOURS, 1 / 6)
+    now = Snapshot(shares, 2**30, 1, 2, "blocks", 3, 4, 5, 6, None, None)
+    about = "\u4f1a\u8a71\u306e\u8a18\u9332: " * 9
+    lines = panel_lines(now, Clock(about, 1.0, 2.0, 3.0), [0.5], width=width)
+    assert num_columns(lines[0]) == width
+    assert max(map(num_columns, lines)) <= width
 
 
 def test_a_fault_says_the_name_and_does_nothing_else(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_the_plot_opens_offline(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "LRU, every size" in page
     assert "Content-Security-Policy" in page
     assert page.count('class="plot"') == 1
+    assert '"ticktext":["1","10","100","1k","10k"]' in page
     assert capsys.readouterr().out
 
 

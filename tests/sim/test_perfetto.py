@@ -20,6 +20,7 @@ from kvsim.sim.timeline import Timeline
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kvsim.sim.run import Run
@@ -37,6 +38,7 @@ REQUIRED = {
     "C": {"pid", "ts", "name", "args"},
     "i": {"pid", "tid", "ts", "s", "name", "args"},
 }
+IDS = {"pid", "tid"}
 METADATA = {"process_name", "process_sort_index", "thread_name", "thread_sort_index"}
 
 
@@ -62,29 +64,34 @@ def written(run: Run, timeline: Timeline, path: Path) -> Any:
 
 
 def ns(us: float) -> int:
-    """Whole nanoseconds of a time in the file; it must be one."""
-    assert isinstance(us, int | float)
+    """Nanoseconds as Perfetto's importer makes them: a fraction is cut, a whole number is exact."""
+    assert type(us) in {int, float}
     assert us >= 0
-    assert abs(us * 1000 - round(us * 1000)) < 1e-3
-    return round(us * 1000)
+    return us * 1000 if isinstance(us, int) else int(us * 1000.0)
 
 
 def check_rules(document: Any) -> None:
     """The trace-event rules that Perfetto and Chrome rely on."""
     assert isinstance(document["traceEvents"], list)
-    named: set[tuple[int, int | None]] = set()
+    named: dict[tuple[int, int | None], str] = {}
     edges: dict[tuple[int, int], int] = defaultdict(int)
+    counted: dict[tuple[int, str], tuple[int, set[str]]] = {}
     for event in document["traceEvents"]:
         phase = event["ph"]
         assert event.keys() == REQUIRED[phase] | {"ph"} | ({"tid"} & event.keys()), event
         assert isinstance(event["name"], str)
         assert event["name"]
-        assert isinstance(event["pid"], int)
+        assert all(type(event[key]) is int and 0 < event[key] < 2**31 for key in IDS & event.keys())
         if phase == "M":
             assert event["name"] in METADATA
+            assert ("tid" in event) == event["name"].startswith("thread_")
             if event["name"].endswith("_name"):
-                named.add((event["pid"], event.get("tid")))
-                assert isinstance(event["args"]["name"], str)
+                place = event["pid"], event.get("tid")
+                assert place not in named, "a number of its own for each process and thread"
+                assert place[0] != place[1], "shown as the main thread of its process"
+                named[place] = event["args"]["name"]
+                assert named[place], "an empty name is left out"
+                assert isinstance(named[place], str)
             else:
                 assert isinstance(event["args"]["sort_index"], int)
             continue
@@ -93,8 +100,14 @@ def check_rules(document: Any) -> None:
         if phase == "C":
             assert event["args"]
             assert all(
-                type(value) in {int, float} and value >= 0 for value in event["args"].values()
+                type(value) in {int, float} and 0 <= value < np.inf
+                for value in event["args"].values()
             )
+            counter = event["pid"], event["name"]
+            last_ns, values = counted.get(counter, (-1, set(event["args"])))
+            assert start > last_ns, "a value at each time, and time goes on"
+            assert values == set(event["args"]), "the same values all the time"
+            counted[counter] = start, values
             continue
         track: tuple[int, int] = event["pid"], event["tid"]
         assert track in named, "events follow the name of their thread"
@@ -114,13 +127,66 @@ def test_the_file_keeps_the_rules(preset: str, tmp_path: Path) -> None:
     assert document["otherData"]["requests"] == "all 40 requests"
 
 
-def test_the_checker_can_fail(tmp_path: Path) -> None:
-    document = written(*observed(), tmp_path / "t.json")
+def event_of(document: Any, phase: str, name: str = "") -> Any:
+    return next(e for e in document["traceEvents"] if e["ph"] == phase and name in e["name"])
+
+
+def longer(document: Any) -> None:
     slices = [event for event in document["traceEvents"] if event["ph"] == "X"]
     first = next(one for one, two in itertools.pairwise(slices) if one["tid"] == two["tid"])
     first["dur"] += 1
+
+
+def cut_edges(document: Any) -> None:
+    """Two slices that meet at a fraction of a microsecond, which the importer cuts too short."""
+    slices = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    one, two = next(pair for pair in itertools.pairwise(slices) if pair[0]["tid"] == pair[1]["tid"])
+    one["ts"], one["dur"], two["ts"], two["dur"] = 1, 0.001, 1.001, 10
+    assert one["ts"] + one["dur"] == two["ts"]
+
+
+FAULTS: dict[str, Callable[[Any], object]] = {
+    "overlap": longer,
+    "edges that do not stay together": cut_edges,
+    "no length": lambda document: event_of(document, "X").update(dur=0),
+    "negative time": lambda document: event_of(document, "i").update(ts=-1),
+    "main thread": lambda document: event_of(document, "M", "thread_name").update(tid=2),
+    "text as number": lambda document: event_of(document, "X").update(tid="7"),
+    "counter back in time": lambda document: document["traceEvents"].append(
+        event_of(document, "C", "waiting")
+    ),
+    "value that is none": lambda document: event_of(document, "C", "preempted").update(
+        args={"requests": None}
+    ),
+    "value gone": lambda document: event_of(document, "C", "KV memory")["args"].pop("free"),
+    "name used twice": lambda document: document["traceEvents"].append(
+        event_of(document, "M", "thread_name")
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file that keeps the rules."""
+    path = tmp_path_factory.mktemp("perfetto") / "t.json"
+    check_rules(written(*observed(), path))
+    return path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_checker_can_fail(fault: str, text: str) -> None:
+    document = json.loads(text)
+    FAULTS[fault](document)
     with pytest.raises(AssertionError):
         check_rules(document)
+
+
+def test_times_are_whole_microseconds(text: str) -> None:
+    document = json.loads(text)
+    times = [
+        event[key] for event in document["traceEvents"] for key in ("ts", "dur") if key in event
+    ]
+    assert {type(time) for time in times} == {int}
 
 
 def test_slices_of_a_request_add_up_to_its_latency(tmp_path: Path) -> None:
@@ -136,21 +202,27 @@ def test_slices_of_a_request_add_up_to_its_latency(tmp_path: Path) -> None:
     e2e_ns = run.requests["e2e_s"].to_numpy() * 1e9
     assert len(took) == 40
     for tid, total in took.items():
-        assert total == pytest.approx(e2e_ns[tid - 1], abs=2)
+        assert total == pytest.approx(e2e_ns[tid - 3], abs=1001)
 
 
 def test_counters_are_the_series(tmp_path: Path) -> None:
     run, timeline = observed()
+    assert run.series["preempted"].max() > 0
     document = written(run, timeline, tmp_path / "t.json")
     memory = [e for e in document["traceEvents"] if e["name"] == "KV memory (bytes)"]
     assert len(memory) == len(run.series) <= 1024
-    for event, total in zip(memory, run.series["running"], strict=True):
+    for event, row in zip(memory, run.series.to_dict("records"), strict=True):
         assert event["args"].keys() == STATES.keys()
         assert sum(event["args"].values()) == pytest.approx(run.setup.pool.pool_bytes, abs=6)
-        running = [
-            e for e in document["traceEvents"] if e["name"] == "running" and e["ts"] == event["ts"]
-        ]
-        assert running[0]["args"]["requests"] == pytest.approx(total, abs=1e-3)
+        now = {e["name"]: e["args"] for e in document["traceEvents"] if is_counter(e, event["ts"])}
+        for name in ("running", "waiting", "preempted"):
+            assert now[name]["requests"] == pytest.approx(row[name], abs=1e-3)
+        free = (row["free_bytes"] + row["cached_bytes"]) / run.setup.pool.block_bytes
+        assert now["KV blocks"]["free"] == pytest.approx(free, abs=0.01)
+
+
+def is_counter(event: Any, ts: int) -> bool:
+    return bool(event["ph"] == "C" and event["ts"] == ts)
 
 
 def test_a_sample_says_so(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_a_summary_says_what_was_kept(tmp_path: Path) -> None:
     assert told["per_head_mean_bytes"] < told["shared_mean_bytes"] < told["full_mean_bytes"] * 1.1
     assert told["holes_mean_bytes"] > 0
     assert told["scores"]["peak_bytes"] >= 2 * 64 * 40 * 40 * 4  # tokens, layers, heads, bytes
-    assert "attention_mass_kept" not in told
+    assert told["attention_mass_kept"] is None
     text = "\n".join(summary_lines(done.summary, done.setup.pool_terms))
     assert "which tokens are heavy is drawn (assumed), 40 heads choose" in " ".join(text.split())
     assert "keeping scores takes no time (assumed)" in " ".join(text.split())

@@ -144,7 +144,8 @@ def test_a_run_without_requests_is_written(make_run: Callable[..., Run], tmp_pat
 def test_drafts_of_a_killed_run_are_no_obstacle(
     three_requests: Run3, make_run: Callable[..., Run], tmp_path: Path
 ) -> None:
-    (tmp_path / ".requests.parquet.part").write_bytes(b"PAR1")
+    for name in (".requests.parquet.part", ".blocks.parquet.part"):
+        (tmp_path / name).write_bytes(b"PAR1")
     make_run(*three_requests).save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == FILES
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvsim.sim.comparison_file import write_comparison
 from kvsim.sim.report.page_file import write_page
 from kvsim.sim.run_place import check_writable, drafted
 
@@ -51,6 +52,13 @@ def test_other_faults_pass_and_leave_nothing(tmp_path: Path, fault: type[BaseExc
     with pytest.raises(fault):
         write_half(tmp_path / "a.png", fault)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_drafts_of_a_killed_comparison_with_more_rows_go(tmp_path: Path) -> None:
+    for name in (".blocks-7.parquet.part", ".comparison.json.part"):
+        (tmp_path / name).write_bytes(b"half")
+    write_comparison({"schema": "x"}, ["page"], tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.json", "report.html"]
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +13,7 @@ from hypothesis import strategies as st
 
 from kvsim.sim.readable import seconds
 from kvsim.sim.report.figures import log_ticks, numbers, thinned
+from tests.page_kinds import PAGES
 
 
 def test_numbers_have_five_digits_and_gaps() -> None:
@@ -63,3 +68,19 @@ def test_a_single_spike_in_a_million_is_seen() -> None:
     x, thin = thinned(np.arange(len(y)), y)
     assert x[np.argmax(thin)] == 654_321
     assert len(thin) < 2100
+
+
+def logarithmic_axes(page: str) -> list[Any]:
+    """Of all charts of a page."""
+    found = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page)
+    axes = [axis for data in found for axis in json.loads(data)["layout"].values()]
+    return [axis for axis in axes if isinstance(axis, dict) and axis.get("type") == "log"]
+
+
+@pytest.mark.parametrize(("kind", "number"), [("calibration", 3), ("cache-lab", 1), ("plan", 2)])
+def test_logarithmic_axes_have_ticks_in_words(kind: str, number: int) -> None:
+    """Not plotly's own, whose small 2 and 5 between powers of ten nobody reads."""
+    axes = logarithmic_axes("".join(PAGES[kind]("x")))
+    assert len(axes) == number
+    for axis in axes:
+        assert len(axis["ticktext"]) == len(axis["tickvals"]) >= 2
