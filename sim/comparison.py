@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.block_map.places import check_drawable
 from kvsim.sim.comparison_reference import differences_to_lru
-from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
+from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes, run_in_step
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.run_place import draft_name, row_blocks
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
@@ -141,8 +141,9 @@ def compare(
     several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
     named by the scenario, then the trace and the rate where there are several. ``record``: how the
     pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
-    :func:`~kvsim.sim.comparison_file.write_comparison`. ``watch`` makes the recording of each row,
-    for who wants to see it live; all rows are then run in this process. Scripts that ask for more
+    :func:`~kvsim.sim.comparison_file.write_comparison`. With both, ``watch`` may be called
+    with the pools of all rows that run, and the time they have come to, after each scheduling call;
+    rows are then run side by side on one clock, in this process. Scripts that ask for more
     than one job need the usual ``if __name__ == "__main__"``.
 
     Raises
@@ -182,8 +183,10 @@ def compare(
     jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
     with _drafts_taken_away(cases):
-        if jobs <= 1 or watch is not None:
-            rows = run_here(traces, cases, options, told, watch)
+        if watch is not None and record is not None:
+            rows = run_in_step(traces, cases, options, told, watch)
+        elif jobs <= 1:
+            rows = run_here(traces, cases, options, told)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
     kept = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)

@@ -6,7 +6,8 @@ import os
 import signal
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from multiprocessing import active_children, connection, get_context, parent_process
 from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
@@ -15,6 +16,8 @@ from kvsim.sim.block_map import BlockRecording, PoolFacts
 from kvsim.sim.comparison_row import Row, row_of
 from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.run import simulate
+from kvsim.sim.schedule_listener import Listeners, ScheduleListener
+from kvsim.sim.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableSequence, Sequence
@@ -22,11 +25,15 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.scenario import Scenario
+    from kvsim.sim.stepper import Stepper
+    from kvsim.sim.turns import Marks
     from kvsim.traces.trace import Trace
 
     OnProgress = Callable[[int, int], None]
-    Watch = Callable[["Case", Trace], BlockRecording]
+    Watch = Callable[[Sequence["LivePool"], int], None]
 
+MOST_IN_STEP: Final = 8
+"""Runs that are watched side by side: more have no room on a screen, and keep as many snapshots."""
 _POLL_S: Final = 0.2
 _TASK: Final[list[_Task]] = []  # what a worker process was started with
 
@@ -45,6 +52,14 @@ class Case(NamedTuple):
     blocks: Path | None = None
 
 
+class LivePool(NamedTuple):
+    """A run in progress: what is known of it, and what it has recorded by now."""
+
+    case: Case
+    trace: Trace
+    recording: BlockRecording
+
+
 class Options(TypedDict):
     """What else shapes all runs, as :func:`kvsim.sim.run.simulate` names it."""
 
@@ -59,15 +74,11 @@ class Options(TypedDict):
 
 
 class _Task(NamedTuple):
-    """What all runs of a process share; ``ended`` counts ended requests, one entry a case.
-
-    ``watch`` makes the recording of a case whose pool is recorded; ``None``: one that only records.
-    """
+    """What all runs of a process share; ``ended`` counts ended requests, one entry a case."""
 
     traces: Sequence[Trace]
     options: Options
     ended: MutableSequence[int]
-    watch: Watch | None = None
 
 
 def run_here(
@@ -75,15 +86,46 @@ def run_here(
     cases: Sequence[Case],
     options: Options,
     on_progress: OnProgress,
-    watch: Watch | None = None,
 ) -> list[Row]:
     """Rows of the cases, one after the other; errors as :func:`run_in_processes`."""
-    task = _Task(traces, options, [0] * len(cases), watch)
+    task = _Task(traces, options, [0] * len(cases))
     total = _num_requests(traces, cases)
     return [
         _row(task, place, case, lambda: on_progress(sum(task.ended), total))
         for place, case in enumerate(cases)
     ]
+
+
+def run_in_step(
+    traces: Sequence[Trace],
+    cases: Sequence[Case],
+    options: Options,
+    on_progress: OnProgress,
+    watch: Watch,
+) -> list[Row]:
+    """Rows of the cases, whose pools are recorded side by side on one clock.
+
+    At most ``MOST_IN_STEP`` at a time, then the next ones. ``on_progress`` and ``watch`` are called
+    here after every scheduling call; what they raise stops all runs. Errors as
+    :func:`run_in_processes`.
+    """
+    task = _Task(traces, options, [0] * len(cases))
+    total, rows = _num_requests(traces, cases), dict[int, Row]()
+
+    def call(place: int, pool: LivePool, marks: Marks) -> None:
+        rows[place] = _row(task, place, pool.case, lambda: None, pool.recording, marks)
+
+    for first in range(0, len(cases), MOST_IN_STEP):
+        pools = [
+            LivePool(case, traces[case.trace], BlockRecording(case.record))
+            for case in cases[first : first + MOST_IN_STEP]
+        ]
+        calls = [partial(call, place, pool) for place, pool in enumerate(pools, first)]
+        with closing(in_turns(calls)) as turns:
+            for now_ps in turns:
+                on_progress(sum(task.ended), total)
+                watch(pools, now_ps)
+    return [rows[place] for place in range(len(cases))]
 
 
 def run_in_processes(
@@ -179,28 +221,42 @@ def _run(place: int, case: Case) -> Row:
     return _row(_TASK[0], place, case, lambda: None)
 
 
-def _recording(task: _Task, case: Case) -> BlockRecording | None:
-    if case.record is None:
-        return None
-    if task.watch is None:
-        return BlockRecording(case.record)
-    return task.watch(case, task.traces[case.trace])
+class _Marking(ScheduleListener):
+    """Waits for its turn after each scheduling call."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """Let the others catch up."""
+        self._marks.passed(now_ps)
 
 
-def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
+def _row(
+    task: _Task,
+    place: int,
+    case: Case,
+    told: Callable[[], None],
+    recording: BlockRecording | None = None,
+    marks: Marks | None = None,
+) -> Row:
     def note(num_ended: int, _total: int) -> None:
         task.ended[place] = num_ended
         told()
 
     trace = task.traces[case.trace]
-    recording = _recording(task, case)
+    if recording is None and case.record is not None:
+        recording = BlockRecording(case.record)
+    listener: ScheduleListener | None = recording
+    if recording is not None and marks is not None:
+        listener = Listeners((recording, _Marking(marks)))
     try:
         run = simulate(
             trace,
             case.scenario,
             rate_scale=case.rate_scale,
             on_progress=note,
-            listener=recording,
+            listener=listener,
             **task.options,
         )
     except ValueError as error:
