@@ -19,7 +19,7 @@ FEW_REQUESTS: Final = 300
 FIRST_ALLOCATORS: Final = ("orca-max", "paged", "prefix")
 FIELDS: Final = {
     "--limit": "Requests",
-    "--tp": "Cards",
+    " tp ": " Cards ",
     "engine.tensor_parallel_size": "Cards",
     "--kv-memory": "Memory for KV",
     "engine.kv_memory": "Memory for KV",
@@ -27,8 +27,9 @@ FIELDS: Final = {
     "--rate-scale": "Arrivals",
     "rate scale": "Arrivals",
     "--allocators": "Allocators",
+    "known formats, also for --format": "known formats",
 }
-"""What options and keys are called here."""
+"""What options and keys are called here, where there are no options."""
 
 
 def form(traces: list[str], on_run: Callable[[], None]) -> Choices | None:

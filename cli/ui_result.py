@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from kvsim.sim.comparison_row import Row
 
 _PUNCTUATION: Final = re.compile(r"[!-/:-@\[-`{-~]")
-_HEAD_PX, _MAP_PX = 480, 600
+_HEAD_PX, _MAP_PX = 480, {1: 820, 2: 720, 3: 600}
+_PHONE_HEAD_PX, _PHONE_MAP_PX = 800, 580
+"""Of the page of block maps: what is around the maps, and a map, by how many are in a row."""
 _BAR_PX, _AXIS_PX = 44, 40
 _ROOM_FOR_NUMBER: Final = 8
 """Percent of the pool below which a part of a bar has no number in it."""
@@ -81,7 +83,7 @@ def show(shown: Shown) -> None:
     st.link_button("Open the whole report", f"/runs/{folder.name}/{REPORT}")
     if (folder / BLOCK_MAP).exists():
         st.subheader("The pool, block by block")
-        st.iframe(f"/runs/{folder.name}/{BLOCK_MAP}", height=_map_px(len(rows)))
+        _show_maps(f"/runs/{folder.name}/{BLOCK_MAP}", len(rows))
     st.caption("The same from a terminal:")
     st.code(shown.command, language="sh", wrap_lines=True)
 
@@ -119,6 +121,14 @@ def states_bar(rows: Sequence[Row], window: str) -> go.Figure:
     )
 
 
-def _map_px(num_maps: int) -> int:
-    """Height of the page of block maps, two side by side, that needs no scrolling of its own."""
-    return _HEAD_PX + _MAP_PX * -(-num_maps // 2)
+def _show_maps(address: str, num_maps: int) -> None:
+    """Show the page of block maps, as high as it is: three in a row, or one on a phone."""
+    across = min(num_maps, max(_MAP_PX))
+    height = _HEAD_PX + _MAP_PX[across] * -(-num_maps // across)
+    phone = _PHONE_HEAD_PX + _PHONE_MAP_PX * num_maps
+    st.html(
+        "<style>@media (max-width: 480px) { .st-key-maps :has(iframe), .st-key-maps iframe "
+        f"{{ height: {phone}px !important; }} }}</style>"
+    )
+    with st.container(key="maps"):
+        st.iframe(address, height=height)

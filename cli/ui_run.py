@@ -50,10 +50,7 @@ class Choices:
 
     def in_words(self) -> str:
         """Return what is compared in a line, but for the allocators."""
-        tokens = (
-            f"at most {self.max_model_len.strip()} tokens" if self.max_model_len.strip() else ""
-        )
-        memory = f"{self.kv_memory.strip()} for KV" if self.kv_memory.strip() else ""
+        memory, tokens = self.kv_memory.strip(), self.max_model_len.strip()
         cards = self.hardware if self.tp == 1 else f"{self.tp} x {self.hardware}"
         parts = (
             self.trace,

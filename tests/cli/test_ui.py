@@ -208,6 +208,12 @@ def test_a_phone_shows_pools_and_result_without_a_further_step(
     )
     assert browser.ask(f"return {head}.contains(document.elementFromPoint({x}, {y}))"), "covered"
     browser.wait("document.querySelectorAll('.js-plotly-plot .bars path').length >= 18")
+    browser.wait("document.querySelector('iframe')?.contentDocument?.body?.innerText.length > 200")
+    page = "document.querySelector('iframe').contentDocument.documentElement"
+    browser.wait(f"{page}.dataset.ready == '1' && {page}.scrollHeight <= {page}.clientHeight")
+    below = "document.querySelector('[data-testid=stCode]').getBoundingClientRect().top"
+    frame = "document.querySelector('iframe').getBoundingClientRect().bottom"
+    assert browser.ask(f"return {frame} < {below}"), "nothing lies over the maps"
     wide = "document.querySelector('[data-testid=stMain]')"
     assert browser.ask(f"return {wide}.scrollWidth") <= 390
     browser.resize(1200, 900)
