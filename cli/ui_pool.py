@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from streamlit.delta_generator import DeltaGenerator
 
-    from kvsim.sim.comparison_runs import LivePool
+    from kvsim.sim.comparison_in_step import LivePool
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kvsim.cli.ui_places import Places
     from kvsim.sim.comparison import Comparison
-    from kvsim.sim.comparison_runs import Watch
+    from kvsim.sim.comparison_in_step import Watch
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.block_map.places import check_drawable
+from kvsim.sim.comparison_in_step import run_in_step
 from kvsim.sim.comparison_reference import differences_to_lru
-from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes, run_in_step
+from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.run_place import draft_name, row_blocks
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.comparison_in_step import Watch
     from kvsim.sim.comparison_row import Row
-    from kvsim.sim.comparison_runs import Watch
     from kvsim.sim.report.comparison_plots import ComparisonPlots
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace

@@ -6,8 +6,7 @@ import os
 import signal
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from multiprocessing import active_children, connection, get_context, parent_process
 from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
@@ -16,8 +15,7 @@ from kvsim.sim.block_map import BlockRecording, PoolFacts
 from kvsim.sim.comparison_row import Row, row_of
 from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.run import simulate
-from kvsim.sim.schedule_listener import Listeners, ScheduleListener
-from kvsim.sim.turns import in_turns
+from kvsim.sim.schedule_listener import Listeners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableSequence, Sequence
@@ -25,17 +23,13 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.scenario import Scenario
-    from kvsim.sim.stepper import Stepper
-    from kvsim.sim.turns import Marks
+    from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.trace import Trace
 
     OnProgress = Callable[[int, int], None]
-    Watch = Callable[[Sequence["LivePool"], int], None]
 
-MOST_IN_STEP: Final = 8
-"""Runs that are watched side by side: more have no room on a screen, and keep as many snapshots."""
 _POLL_S: Final = 0.2
-_TASK: Final[list[_Task]] = []  # what a worker process was started with
+_TASK: Final[list[Task]] = []  # what a worker process was started with
 
 
 class Case(NamedTuple):
@@ -52,14 +46,6 @@ class Case(NamedTuple):
     blocks: Path | None = None
 
 
-class LivePool(NamedTuple):
-    """A run in progress: what is known of it, and what it has recorded by now."""
-
-    case: Case
-    trace: Trace
-    recording: BlockRecording
-
-
 class Options(TypedDict):
     """What else shapes all runs, as :func:`kvsim.sim.run.simulate` names it."""
 
@@ -73,7 +59,7 @@ class Options(TypedDict):
     timeout: str | None
 
 
-class _Task(NamedTuple):
+class Task(NamedTuple):
     """What all runs of a process share; ``ended`` counts ended requests, one entry a case."""
 
     traces: Sequence[Trace]
@@ -88,44 +74,12 @@ def run_here(
     on_progress: OnProgress,
 ) -> list[Row]:
     """Rows of the cases, one after the other; errors as :func:`run_in_processes`."""
-    task = _Task(traces, options, [0] * len(cases))
-    total = _num_requests(traces, cases)
+    task = Task(traces, options, [0] * len(cases))
+    total = num_requests(traces, cases)
     return [
-        _row(task, place, case, lambda: on_progress(sum(task.ended), total))
+        run_case(task, place, case, lambda: on_progress(sum(task.ended), total))
         for place, case in enumerate(cases)
     ]
-
-
-def run_in_step(
-    traces: Sequence[Trace],
-    cases: Sequence[Case],
-    options: Options,
-    on_progress: OnProgress,
-    watch: Watch,
-) -> list[Row]:
-    """Rows of the cases, whose pools are recorded side by side on one clock.
-
-    At most ``MOST_IN_STEP`` at a time, then the next ones. ``on_progress`` and ``watch`` are called
-    here after every scheduling call; what they raise stops all runs. Errors as
-    :func:`run_in_processes`.
-    """
-    task = _Task(traces, options, [0] * len(cases))
-    total, rows = _num_requests(traces, cases), dict[int, Row]()
-
-    def call(place: int, pool: LivePool, marks: Marks) -> None:
-        rows[place] = _row(task, place, pool.case, lambda: None, pool.recording, marks)
-
-    for first in range(0, len(cases), MOST_IN_STEP):
-        pools = [
-            LivePool(case, traces[case.trace], BlockRecording(case.record))
-            for case in cases[first : first + MOST_IN_STEP]
-        ]
-        calls = [partial(call, place, pool) for place, pool in enumerate(pools, first)]
-        with closing(in_turns(calls)) as turns:
-            for now_ps in turns:
-                on_progress(sum(task.ended), total)
-                watch(pools, now_ps)
-    return [rows[place] for place in range(len(cases))]
 
 
 def run_in_processes(
@@ -146,7 +100,7 @@ def run_in_processes(
     KeyboardInterrupt
         On Ctrl-C, with all processes ended.
     """
-    context, total = get_context("spawn"), _num_requests(traces, cases)
+    context, total = get_context("spawn"), num_requests(traces, cases)
     ended: MutableSequence[int] = context.Array("q", len(cases), lock=False)
     rows: dict[int, Row] = {}
     before = set(active_children())
@@ -188,7 +142,8 @@ def _submitted(pool: ProcessPoolExecutor, cases: Sequence[Case]) -> dict[Future[
         raise BrokenProcessPool(str(error)) from error
 
 
-def _num_requests(traces: Sequence[Trace], cases: Sequence[Case]) -> int:
+def num_requests(traces: Sequence[Trace], cases: Sequence[Case]) -> int:
+    """Requests of all runs together."""
     return sum(len(traces[case.trace]) for case in cases)
 
 
@@ -206,7 +161,7 @@ def _ctrl_c_held_back() -> Generator[None]:
 
 def _start(traces: Sequence[Trace], options: Options, ended: MutableSequence[int]) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
-    _TASK.append(_Task(traces, options, ended))
+    _TASK.append(Task(traces, options, ended))
 
 
 def _end_with_parent() -> None:
@@ -218,28 +173,19 @@ def _end_with_parent() -> None:
 
 
 def _run(place: int, case: Case) -> Row:
-    return _row(_TASK[0], place, case, lambda: None)
+    return run_case(_TASK[0], place, case, lambda: None)
 
 
-class _Marking(ScheduleListener):
-    """Waits for its turn after each scheduling call."""
-
-    def __init__(self, marks: Marks) -> None:
-        self._marks = marks
-
-    def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """Let the others catch up."""
-        self._marks.passed(now_ps)
-
-
-def _row(
-    task: _Task,
+def run_case(
+    task: Task,
     place: int,
     case: Case,
     told: Callable[[], None],
     recording: BlockRecording | None = None,
-    marks: Marks | None = None,
+    beside: ScheduleListener | None = None,
 ) -> Row:
+    """Simulate the case at ``place``; ``recording``, that of its pool, has ``beside`` beside it."""
+
     def note(num_ended: int, _total: int) -> None:
         task.ended[place] = num_ended
         told()
@@ -248,8 +194,8 @@ def _row(
     if recording is None and case.record is not None:
         recording = BlockRecording(case.record)
     listener: ScheduleListener | None = recording
-    if recording is not None and marks is not None:
-        listener = Listeners((recording, _Marking(marks)))
+    if recording is not None and beside is not None:
+        listener = Listeners((recording, beside))
     try:
         run = simulate(
             trace,

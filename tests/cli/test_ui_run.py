@@ -15,14 +15,14 @@ from kvsim.cli import ui_page, ui_run
 from kvsim.cli.main import main
 from kvsim.cli.ui_places import Places
 from kvsim.cli.ui_run import Choices, compare_chosen, why_too_large
-from kvsim.sim import comparison_runs
+from kvsim.sim import comparison_in_step
 from kvsim.traces import bundled_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from kvsim.sim.comparison_runs import LivePool
+    from kvsim.sim.comparison_in_step import LivePool
 
 CHOICES = Choices(
     trace="chat-2k.jsonl.gz",
@@ -194,7 +194,7 @@ def test_what_a_file_says_is_no_markdown(
 def test_many_pools_are_watched_in_turns(
     page: AppTest, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison_runs, "MOST_IN_STEP", 2)
+    monkeypatch.setattr(comparison_in_step, "MOST_IN_STEP", 2)
     page.button[0].click().run()
     assert not page.exception
     assert not page.error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kvsim.sim import comparison_runs
+from kvsim.sim import comparison_in_step, comparison_runs
 from kvsim.sim.block_map import RecordOptions
 from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
 from kvsim.sim.comparison import Comparison, compare
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kvsim.sim.comparison_runs import LivePool
+    from kvsim.sim.comparison_in_step import LivePool
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 
@@ -158,7 +158,7 @@ def recorded(
 def test_runs_on_one_clock_are_those_of_one_after_the_other(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison_runs, "MOST_IN_STEP", most)
+    monkeypatch.setattr(comparison_in_step, "MOST_IN_STEP", most)
     done: list[tuple[int, int]] = []
     clocks: dict[tuple[str, ...], list[int]] = {}
     apart: list[int] = []
