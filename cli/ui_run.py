@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
     from kvsim.cli.ui_places import Places
     from kvsim.sim.comparison import Comparison
-    from kvsim.sim.comparison_runs import Watch
+    from kvsim.sim.comparison_in_step import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Choices:
     rate_scale: str
     kv_memory: str
     max_model_len: str
+    tp: int = 1
     block_map: bool = False
 
     def options(self) -> list[str]:
@@ -36,6 +39,7 @@ class Choices:
             "allocators": ",".join(self.allocators),
             "model": self.model,
             "hardware": self.hardware,
+            "tp": str(self.tp) if self.tp != 1 else "",
             "limit": str(self.limit),
             "rate-scale": self.rate_scale.strip(),
             "kv-memory": self.kv_memory.strip(),
@@ -43,6 +47,20 @@ class Choices:
             "record": "blocks" if self.block_map else "",
         }
         return [f"--{name}={value}" for name, value in named.items() if value]
+
+    def in_words(self) -> str:
+        """Return what is compared in a line, but for the allocators."""
+        memory, tokens = self.kv_memory.strip(), self.max_model_len.strip()
+        cards = self.hardware if self.tp == 1 else f"{self.tp} x {self.hardware}"
+        parts = (
+            self.trace,
+            f"first {counted(self.limit, 'request')}",
+            f"{self.rate_scale.strip() or '1'} times as fast",
+            f"{self.model} on {cards}",
+            memory and f"{memory} for KV",
+            tokens and f"at most {tokens} tokens",
+        )
+        return " · ".join(part for part in parts if part)
 
     def command(self, trace: Path, folder: Path) -> str:
         """Return the command line that does the same; ``trace`` is where the file lies."""
@@ -58,7 +76,8 @@ def compare_chosen(
 ) -> Comparison:
     """Compare and write the folder, with block maps where they are chosen.
 
-    ``watch`` makes the recording of each row, which is shown live.
+    All is done in this process: one that is stopped leaves no other behind. ``watch`` as
+    :func:`kvsim.sim.comparison.compare`.
 
     Raises
     ------
@@ -82,10 +101,8 @@ def compare_chosen(
     if not choices.allocators:
         raise ValueError("choose at least one allocator")
     path = places.trace(choices.trace)
-    commands = argparse.ArgumentParser(exit_on_error=False).add_subparsers()
-    compare.add_parser(commands)
-    words = [str(path), *choices.options(), f"--out={folder}"]
-    arguments = commands.choices["compare"].parse_args(words)
+    arguments = _parsed(choices, path, folder)
+    arguments.jobs = 1
     check_trace_options(arguments)
     record = record_options(arguments)
     scenarios, note = with_own_kernels(compare.scenarios_of(arguments, None))
@@ -96,3 +113,31 @@ def compare_chosen(
     if record is not None:
         write_page(block_map_page(recorded_maps([folder])), folder / BLOCK_MAP)
     return result
+
+
+def _parsed(choices: Choices, trace: Path, folder: Path) -> argparse.Namespace:
+    """Read the options as ``kvsim compare`` does."""
+    from kvsim.cli import compare
+
+    commands = argparse.ArgumentParser(exit_on_error=False).add_subparsers()
+    compare.add_parser(commands)
+    words = [str(trace), *choices.options(), f"--out={folder}"]
+    return commands.choices["compare"].parse_args(words)
+
+
+def why_too_large(choices: Choices) -> str:
+    """Why the model of a comparison that was made does not fit its cards; empty where it does.
+
+    With memory for KV that is named, nobody asked.
+    """
+    from pathlib import Path
+
+    from kvsim.cli import compare
+
+    name = "prefix"
+    usual = replace(choices, allocators=(name,), kv_memory="")
+    try:
+        compare.scenarios_of(_parsed(usual, Path(), Path()), None)
+    except ValueError as error:
+        return str(error).removeprefix(f"{name}: ")
+    return ""

@@ -29,7 +29,8 @@ _OPTIONS: Final = {
     "server.fileWatcherType": "none",
     "server.headless": True,
     "server.maxUploadSize": 1,
-    "theme.primaryColor": "#1b6ca8",
+    "theme.dark.primaryColor": "#4f9fd8",
+    "theme.light.primaryColor": "#1b6ca8",
 }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.sim.block_map.places import check_drawable
+from kvsim.sim.comparison_in_step import run_in_step
 from kvsim.sim.comparison_kept import KeptRuns
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.comparison_in_step import Watch
     from kvsim.sim.comparison_row import Row
-    from kvsim.sim.comparison_runs import Watch
     from kvsim.sim.report.comparison_plots import ComparisonPlots
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
@@ -200,10 +201,11 @@ def compare(
     several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
     named by the scenario, then the trace and the rate where there are several. ``record``: how the
     pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
-    :func:`~kvsim.sim.comparison_file.write_comparison`. ``watch`` makes the recording of each row,
-    for who wants to see it live; all rows are then run in this process. Without ``keep_runs``
-    nothing is written for :attr:`Comparison.runs`, and the traces are not held. Scripts that ask
-    for more than one job need the usual ``if __name__ == "__main__"``.
+    :func:`~kvsim.sim.comparison_file.write_comparison`. With both, ``watch`` may be called
+    with the pools of all rows that run, and the time they have come to, after each scheduling call;
+    rows are then run side by side on one clock, in this process. Without ``keep_runs`` nothing is
+    written for :attr:`Comparison.runs`, and the traces are not held. Scripts that ask for more
+    than one job need the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
@@ -244,8 +246,10 @@ def compare(
     runs = KeptRuns(traces, cases) if keep_runs else None
     cases = cases if runs is None else runs.cases
     with _nothing_left(cases, runs):
-        if jobs <= 1 or watch is not None:
-            rows = run_here(traces, cases, options, told, watch)
+        if watch is not None and record is not None:
+            rows = run_in_step(traces, cases, options, told, watch)
+        elif jobs <= 1:
+            rows = run_here(traces, cases, options, told)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
     compared = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)

@@ -16,6 +16,7 @@ from kvsim.sim.comparison_kept import keep
 from kvsim.sim.comparison_row import Row, row_of
 from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.run import simulate
+from kvsim.sim.schedule_listener import Listeners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableSequence, Sequence
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.scenario import Scenario
+    from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.trace import Trace
 
     OnProgress = Callable[[int, int], None]
-    Watch = Callable[["Case", Trace], BlockRecording]
 
 _POLL_S: Final = 0.2
-_TASK: Final[list[_Task]] = []  # what a worker process was started with
+_TASK: Final[list[Task]] = []  # what a worker process was started with
 
 
 class Case(NamedTuple):
@@ -61,16 +62,12 @@ class Options(TypedDict):
     timeout: str | None
 
 
-class _Task(NamedTuple):
-    """What all runs of a process share; ``ended`` counts ended requests, one entry a case.
-
-    ``watch`` makes the recording of a case whose pool is recorded; ``None``: one that only records.
-    """
+class Task(NamedTuple):
+    """What all runs of a process share; ``ended`` counts ended requests, one entry a case."""
 
     traces: Sequence[Trace]
     options: Options
     ended: MutableSequence[int]
-    watch: Watch | None = None
 
 
 def run_here(
@@ -78,13 +75,12 @@ def run_here(
     cases: Sequence[Case],
     options: Options,
     on_progress: OnProgress,
-    watch: Watch | None = None,
 ) -> list[Row]:
     """Rows of the cases, one after the other; errors as :func:`run_in_processes`."""
-    task = _Task(traces, options, [0] * len(cases), watch)
-    total = _num_requests(traces, cases)
+    task = Task(traces, options, [0] * len(cases))
+    total = num_requests(traces, cases)
     return [
-        _row(task, place, case, lambda: on_progress(sum(task.ended), total))
+        run_case(task, place, case, lambda: on_progress(sum(task.ended), total))
         for place, case in enumerate(cases)
     ]
 
@@ -107,7 +103,7 @@ def run_in_processes(
     KeyboardInterrupt
         On Ctrl-C, with all processes ended.
     """
-    context, total = get_context("spawn"), _num_requests(traces, cases)
+    context, total = get_context("spawn"), num_requests(traces, cases)
     ended: MutableSequence[int] = context.Array("q", len(cases), lock=False)
     rows: dict[int, Row] = {}
     before = set(active_children())
@@ -149,7 +145,8 @@ def _submitted(pool: ProcessPoolExecutor, cases: Sequence[Case]) -> dict[Future[
         raise BrokenProcessPool(str(error)) from error
 
 
-def _num_requests(traces: Sequence[Trace], cases: Sequence[Case]) -> int:
+def num_requests(traces: Sequence[Trace], cases: Sequence[Case]) -> int:
+    """Requests of all runs together."""
     return sum(len(traces[case.trace]) for case in cases)
 
 
@@ -167,7 +164,7 @@ def _ctrl_c_held_back() -> Generator[None]:
 
 def _start(traces: Sequence[Trace], options: Options, ended: MutableSequence[int]) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
-    _TASK.append(_Task(traces, options, ended))
+    _TASK.append(Task(traces, options, ended))
 
 
 def _end_with_parent() -> None:
@@ -179,31 +176,36 @@ def _end_with_parent() -> None:
 
 
 def _run(place: int, case: Case) -> Row:
-    return _row(_TASK[0], place, case, lambda: None)
+    return run_case(_TASK[0], place, case, lambda: None)
 
 
-def _recording(task: _Task, case: Case) -> BlockRecording | None:
-    if case.record is None:
-        return None
-    if task.watch is None:
-        return BlockRecording(case.record)
-    return task.watch(case, task.traces[case.trace])
+def run_case(
+    task: Task,
+    place: int,
+    case: Case,
+    told: Callable[[], None],
+    recording: BlockRecording | None = None,
+    beside: ScheduleListener | None = None,
+) -> Row:
+    """Simulate the case at ``place``; ``recording``, that of its pool, has ``beside`` beside it."""
 
-
-def _row(task: _Task, place: int, case: Case, told: Callable[[], None]) -> Row:
     def note(num_ended: int, _total: int) -> None:
         task.ended[place] = num_ended
         told()
 
     trace = task.traces[case.trace]
-    recording = _recording(task, case)
+    if recording is None and case.record is not None:
+        recording = BlockRecording(case.record)
+    listener: ScheduleListener | None = recording
+    if recording is not None and beside is not None:
+        listener = Listeners((recording, beside))
     try:
         run = simulate(
             trace,
             case.scenario,
             rate_scale=case.rate_scale,
             on_progress=note,
-            listener=recording,
+            listener=listener,
             **task.options,
         )
     except ValueError as error:

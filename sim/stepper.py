@@ -369,6 +369,10 @@ class Stepper:
         """Requests in the queue, those on the host included."""
         return self._num_waiting
 
+    def num_slots(self, index: int) -> int:
+        """Tokens of KV that a request will have when it ends; behind the wall: not for policies."""
+        return self._requests.num_slots(index)
+
     def check_invariants(self) -> None:
         """Verify every structure and counter; O(pool + running)."""
         state = self.state

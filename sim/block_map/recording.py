@@ -135,6 +135,28 @@ class BlockRecording(ScheduleListener):
                 self._carried, last = 0, stretch
             self.snapshots = kept
 
+    def so_far(self, facts: PoolFacts) -> BlockMap:
+        """The last two snapshots of a run in progress.
+
+        What will be filled is told as if all who own ran to their ends: who is preempted before
+        that leaves more unfilled.
+        """
+        last = self.snapshots[-2:]
+        found = BlockMap.of(facts, last)
+        for number, snapshot in enumerate(last):
+            never = self._never(snapshot)
+            found.slots[number, CODE["future"]] -= never
+            found.slots[number, CODE["never"]] += never
+        return found
+
+    def _never(self, snapshot: Snapshot) -> NDArray[np.int64]:
+        """Slots of each cell that stay empty if residencies end with their requests."""
+        assert self._stepper is not None, "who has a snapshot has begun"
+        assert self._grid is not None
+        owners = {empty.residency for empty in snapshot.empties}
+        final = {one: self._stepper.num_slots(one[0]) for one in owners}
+        return never_slots(snapshot.empties, final, self._grid)
+
     def block_map(self, facts: PoolFacts) -> BlockMap:
         """What was seen of a run that has ended; the last snapshot is of its end."""
         with_end = self._in_window(self._last_ps) and self.options.most_snapshots > 1

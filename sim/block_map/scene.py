@@ -17,7 +17,7 @@ from kvsim.sim.block_map.looks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -59,17 +59,18 @@ class Text(NamedTuple):
 
 @dataclass(slots=True)
 class Scene:
-    """A picture of so many pixels on white."""
+    """A picture of so many pixels on paper; ``palette`` names its colours."""
 
     width: int
     height: int = 0
+    palette: Mapping[str, str] = field(default_factory=lambda: LIGHT)
     rects: list[Rect] = field(default_factory=list)
     texts: list[Text] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Draws scenes of the same maps; ``colour`` is one of ``COLOURS``.
+    """Draws scenes of the same maps; ``colour`` is one of ``COLOURS``, ``palette`` names colours.
 
     ``shares`` are those of the pool by look, (snapshots, looks), a map each.
     """
@@ -78,12 +79,15 @@ class Picture:
     shown: Sequence[Shown]
     shares: Sequence[NDArray[np.float64]]
     colour: str = "state"
+    palette: Mapping[str, str] = field(default_factory=lambda: LIGHT)
 
     @staticmethod
-    def of(maps: Sequence[BlockMap], colour: str = "state") -> Picture:
+    def of(
+        maps: Sequence[BlockMap], colour: str = "state", palette: Mapping[str, str] = LIGHT
+    ) -> Picture:
         """Prepare the looks of all maps once."""
         shown, shares = map(Shown.of, maps), map(look_shares, maps)
-        return Picture(maps, list(shown), list(shares), colour)
+        return Picture(maps, list(shown), list(shares), colour, palette)
 
     def fullest_ps(self) -> int:
         """When owners hold most of all pools together; the first of equal times."""
@@ -100,7 +104,8 @@ class Picture:
     def scene(self, time_ps: int) -> Scene:
         """The maps side by side at one time, under one heading and above one legend."""
         count = min(len(self.maps), MOST_IN_A_ROW)
-        scene = Scene(2 * MARGIN + count * PANEL + (count - 1) * GUTTER)
+        width = 2 * MARGIN + count * PANEL + (count - 1) * GUTTER
+        scene = Scene(width, palette=self.palette)
         y = _heading(scene, self.maps[0], time_ps)
         for first in range(0, len(self.maps), MOST_IN_A_ROW):
             row = range(first, min(first + MOST_IN_A_ROW, len(self.maps)))
@@ -112,10 +117,21 @@ class Picture:
         scene.height = self._legend(scene, y) + MARGIN // 2
         return scene
 
+    def squares(self, number: int, time_ps: int) -> Scene:
+        """One map at one time, with the bar of its shares and without a word."""
+        found = self.maps[number]
+        pitch = _pitch(num_columns(found.grid.num_cells))
+        scene = Scene(pitch * num_columns(found.grid.num_cells), palette=self.palette)
+        at = found.at(time_ps)
+        y = self._cells(scene, number, 0, 0, at) + 8
+        shares = self.shares[number][at].tolist() if len(found) else [0.0] * len(LOOKS)
+        scene.height = _bar(scene, shares, 0, y, scene.width)
+        return scene
+
     def _panel(self, scene: Scene, number: int, x: int, y: int, time_ps: int) -> int:
         """One map; returns where it ends."""
         found = self.maps[number]
-        scene.texts.append(Text(x, y + 14, found.facts.name, 16, LIGHT["ink"], bold=True))
+        scene.texts.append(Text(x, y + 14, found.facts.name, 16, self.palette["ink"], bold=True))
         y = _lines(scene, found.facts.allocator, x, y + 32, PANEL) - 2
         y = self._cells(scene, number, x, y, found.at(time_ps)) + 8
         if not len(found):
@@ -124,12 +140,7 @@ class Picture:
         if self.colour == "state":
             columns = num_columns(found.grid.num_cells)
             y = _bar(scene, shares.tolist(), x, y, _pitch(columns) * columns)
-        words = ", ".join(
-            f"{look} {100 * share:.1f} %".replace(" ", NO_BREAK)
-            for look, share in zip(LOOKS, shares.tolist(), strict=True)
-            if share >= 0.0005
-        )
-        return _lines(scene, words, x, y + 12, PANEL)
+        return _lines(scene, share_words(shares.tolist()), x, y + 12, PANEL)
 
     def _cells(self, scene: Scene, number: int, x: int, y: int, at: int) -> int:
         """The squares of one snapshot, each in at most two parts; returns where they end."""
@@ -158,24 +169,26 @@ class Picture:
 
     def _fill(self, look: str, owner: int) -> str:
         if self.colour == "state":
-            return LIGHT[look]
+            return self.palette[look]
         if look == "token":
             return OWNERS[max(owner, 0) % len(OWNERS)]
         if look in ("reserved", "internal"):
             return pale(OWNERS[max(owner, 0) % len(OWNERS)])
-        return {"shared": LIGHT["ink"], "cached": LIGHT["dim"]}.get(look, LIGHT["free"])
+        palette = self.palette
+        return {"shared": palette["ink"], "cached": palette["dim"]}.get(look, palette["free"])
 
     def _legend(self, scene: Scene, y: int) -> int:
         """What the colours say, in as many lines as it takes; returns where it ends."""
+        palette = self.palette
         if self.colour == "state":
-            entries = [(LIGHT[look], LABELS[look]) for look in LOOKS]
+            entries = [(palette[look], LABELS[look]) for look in LOOKS]
         else:
             entries = [
                 (OWNERS[0], "tokens, a colour a request"),
                 (pale(OWNERS[0]), "owned, without a token"),
-                (LIGHT["ink"], "shared by several requests"),
-                (LIGHT["dim"], "cached, nobody's"),
-                (LIGHT["free"], "free or unusable"),
+                (palette["ink"], "shared by several requests"),
+                (palette["dim"], "cached, nobody's"),
+                (palette["free"], "free or unusable"),
             ]
         x = MARGIN
         for fill, label in entries:
@@ -183,9 +196,18 @@ class Picture:
             if x > MARGIN and x + width > scene.width - MARGIN:
                 x, y = MARGIN, y + 20
             scene.rects.append(Rect(x, y, 11, 11, fill))
-            scene.texts.append(Text(x + 17, y + 10, label, 12, LIGHT["ink"]))
+            scene.texts.append(Text(x + 17, y + 10, label, 12, palette["ink"]))
             x += width + 8
         return y + 20
+
+
+def share_words(shares: Sequence[float]) -> str:
+    """Shares of a pool by look in words, without those that round to nothing."""
+    return ", ".join(
+        f"{look} {100 * share:.1f} %".replace(" ", NO_BREAK)
+        for look, share in zip(LOOKS, shares, strict=True)
+        if share >= 0.0005
+    )
 
 
 def pale(fill: str) -> str:
@@ -204,7 +226,7 @@ def _bar(scene: Scene, shares: list[float], x: int, y: int, width: int) -> int:
     left = 0.0
     for look, share in zip(LOOKS, shares, strict=True):
         start, end = x + round(left * width), x + round((left + share) * width)
-        scene.rects.append(Rect(start, y, end - start, 8, LIGHT[look]))
+        scene.rects.append(Rect(start, y, end - start, 8, scene.palette[look]))
         left += share
     return y + 13
 
@@ -227,5 +249,5 @@ def _lines(scene: Scene, text: str, x: int, y: int, width: int) -> int:
             line = f"{line} {word}" if line else word
     for number, one in enumerate([*lines, line]):
         words = one.replace(NO_BREAK, " ")
-        scene.texts.append(Text(x, y + 16 * number, words, 12, LIGHT["muted"]))
+        scene.texts.append(Text(x, y + 16 * number, words, 12, scene.palette["muted"]))
     return y + 16 * (len(lines) + 1)

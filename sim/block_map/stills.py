@@ -6,7 +6,6 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.block_map.looks import LIGHT
 from kvsim.sim.readable import printable
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def svg(scene: Scene) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{scene.width}" height="{scene.height}" '
         f'viewBox="0 0 {scene.width} {scene.height}" '
         'font-family="Helvetica, Arial, sans-serif" shape-rendering="crispEdges">',
-        f'<rect width="100%" height="100%" fill="{LIGHT["paper"]}"/>',
+        f'<rect width="100%" height="100%" fill="{scene.palette["paper"]}"/>',
     ]
     for fill, rects in paths.items():
         outline = "".join(f"M{r.x} {r.y}h{r.width}v{r.height}h-{r.width}z" for r in rects)
@@ -69,7 +68,7 @@ def image(scene: Scene, scale: int = 1) -> Image.Image:
     """The scene in pixels, ``scale`` to one of its units."""
     from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
-    picture = Image.new("RGB", (scene.width * scale, scene.height * scale), LIGHT["paper"])
+    picture = Image.new("RGB", (scene.width * scale, scene.height * scale), scene.palette["paper"])
     draw = ImageDraw.Draw(picture)
     for x, y, width, height, fill in scene.rects:
         if width > 0:
@@ -103,8 +102,9 @@ def _palette(scenes: Sequence[Scene]) -> Image.Image:
     """All colours of the scenes, exactly, and what lies between letters and paper."""
     from PIL import Image, ImageColor  # noqa: PLC0415 - an extra
 
-    paper = ImageColor.getrgb(LIGHT["paper"])
-    fills = {rect.fill for scene in scenes for rect in scene.rects} | {LIGHT["paper"]}
+    ground = scenes[0].palette["paper"]
+    paper = ImageColor.getrgb(ground)
+    fills = {rect.fill for scene in scenes for rect in scene.rects} | {ground}
     colours: list[tuple[int, ...]] = [ImageColor.getrgb(fill) for fill in sorted(fills)]
     for fill in sorted({text.fill for scene in scenes for text in scene.texts}):
         ink = ImageColor.getrgb(fill)

@@ -88,29 +88,58 @@ def test_ctrl_c_twice_is_the_end_without_a_word(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().count("\n") == 2
 
 
+RUN: Final = "[...document.querySelectorAll('button')].find(b => b.innerText.trim() == 'Run')"
+STOP: Final = "[...document.querySelectorAll('button')].find(b => b.innerText.trim() == 'Stop')"
+POOLS: Final = "[...document.querySelectorAll('.st-key-pools img')]"
+FORM: Final = "document.querySelector('details')"
+
+
+def _begin(browser: Browser, port: int, requests: int) -> None:
+    """Open the page anew, ask for so many requests and press Run."""
+    browser.driver.get(f"http://127.0.0.1:{port}/")
+    browser.wait(RUN)
+    _press_run(browser, requests)
+
+
+def _press_run(browser: Browser, requests: int) -> None:
+    limit = "document.querySelectorAll('[data-testid=stNumberInput] input')[1]"
+    browser.wait(limit)
+    browser.ask(f"{limit}.focus(); {limit}.select()")
+    browser.driver.switch_to.active_element.send_keys(f"{requests}\t")
+    browser.ask(f"{RUN}.click()")
+
+
+def _runs(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "out").iterdir())
+
+
+def _wait_for_runs(folder: Path, names: list[str]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while _runs(folder) != names:
+        assert time.monotonic() < deadline, (_runs(folder), names)
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
 def test_a_comparison_by_clicks(served: tuple[int, Path], browser: Browser) -> None:
     port, folder = served
     browser.resize(1300, 1000)
     browser.requests()
-    browser.driver.get(f"http://127.0.0.1:{port}/")
-    browser.wait("[...document.querySelectorAll('button')].some(b => b.innerText.trim() == 'Run')")
-    limit = "document.querySelector('[data-testid=stNumberInput] input')"
-    browser.wait(limit)
-    browser.ask(f"{limit}.focus(); {limit}.select()")
-    browser.driver.switch_to.active_element.send_keys("40\t")
-    browser.ask(
-        "[...document.querySelectorAll('button')].find(b => b.innerText.trim() == 'Run').click()"
-    )
+    before = _runs(folder) if (folder / "out").exists() else []
+    _begin(browser, port, 40)
+    browser.wait(f"{POOLS}.length == 3")
+    assert browser.ask(f"return new Set({POOLS}.map(i => i.getBoundingClientRect().top)).size") == 1
     browser.wait("document.body.innerText.includes('The pool, block by block')")
-    browser.wait("document.querySelectorAll('.js-plotly-plot .bars path').length >= 12")
+    browser.wait("document.querySelectorAll('.js-plotly-plot .bars path').length >= 18")
     browser.wait(
         "document.querySelector('iframe')?.contentDocument?.documentElement.dataset.ready == '1'"
     )
     text = browser.ask("return document.body.innerText")
     assert "KV memory by state" in text
     assert "--limit=40" in text, "the command that does the same"
-    run = folder / "out" / "comparison-1"
+    assert browser.ask(f"return [{POOLS}.length, {FORM}.open, {STOP} ?? null]") == [0, False, None]
+    (name,) = set(_runs(folder)) - set(before)
+    run = folder / "out" / name
     document = json.loads((run / "comparison.json").read_text())
     assert [row["name"] for row in document["rows"]] == ["orca-max", "paged", "prefix"]
     assert document["traces"][0]["requests"] == 40
@@ -119,6 +148,75 @@ def test_a_comparison_by_clicks(served: tuple[int, Path], browser: Browser) -> N
     assert all(url.split("/")[2] == f"127.0.0.1:{port}" for url in asked), asked
     assert sorted(path.name for path in folder.iterdir()) == ["log", "out"], "no file elsewhere"
     assert _status(port, f"/runs/{run.name}/report.html") == 200
+
+
+@pytest.mark.slow
+def test_all_pools_fill_at_once_until_it_is_stopped(
+    served: tuple[int, Path], browser: Browser
+) -> None:
+    port, folder = served
+    browser.resize(1300, 1000)
+    before = _runs(folder) if (folder / "out").exists() else []
+    _begin(browser, port, 2000)
+    browser.wait(f"{POOLS}.length == 3")
+    clock = "parseFloat(document.body.innerText.match(/Simulated time: ([0-9.]+) s/)?.[1] ?? 0)"
+    browser.wait(f"{clock} > 0.5")
+    first = browser.ask(f"return {POOLS}.map(i => i.src)")
+    browser.wait(
+        f"{POOLS}.every((i, n) => i.src != arguments[0]?.[n])".replace(
+            "arguments[0]", json.dumps(first)
+        )
+    )
+    browser.ask(f"{STOP}.click()")
+    browser.wait("document.body.innerText.includes('Stopped: nothing')")
+    browser.wait(f"{FORM}.open && {POOLS}.length == 0")
+    _wait_for_runs(folder, before)
+
+
+@pytest.mark.slow
+def test_run_again_while_it_runs(served: tuple[int, Path], browser: Browser) -> None:
+    port, folder = served
+    browser.resize(1300, 1000)
+    before = _runs(folder) if (folder / "out").exists() else []
+    _begin(browser, port, 2000)
+    browser.wait(f"{POOLS}.length == 3")
+    assert not browser.ask(f"return {FORM}.open")
+    browser.ask(f"{FORM}.querySelector('summary').click()")
+    _press_run(browser, 20)
+    browser.wait(f"!{FORM}.open")
+    browser.wait("document.body.innerText.includes('The pool, block by block')")
+    (name,) = set(_runs(folder)) - set(before)
+    document = json.loads((folder / "out" / name / "comparison.json").read_text())
+    assert document["traces"][0]["requests"] == 20
+    assert "Traceback" not in (folder / "log").read_text()
+
+
+@pytest.mark.slow
+def test_a_phone_shows_pools_and_result_without_a_further_step(
+    served: tuple[int, Path], browser: Browser
+) -> None:
+    port, _ = served
+    browser.resize(390, 844)
+    _begin(browser, port, 60)
+    browser.wait(f"{POOLS}.length == 3")
+    browser.wait(f"{POOLS}.slice(0, 2).every(i => i.getBoundingClientRect().bottom < 844)")
+    assert browser.ask(f"return {POOLS}.every(i => i.getBoundingClientRect().right <= 390)")
+    head = "[...document.querySelectorAll('h3')].find(h => h.innerText.startsWith('KV memory'))"
+    browser.wait(f"{head}?.getBoundingClientRect().bottom < 844")
+    x, y = browser.ask(
+        f"const b = {head}.getBoundingClientRect(); return [b.left + b.width / 2, b.top + 5]"
+    )
+    assert browser.ask(f"return {head}.contains(document.elementFromPoint({x}, {y}))"), "covered"
+    browser.wait("document.querySelectorAll('.js-plotly-plot .bars path').length >= 18")
+    browser.wait("document.querySelector('iframe')?.contentDocument?.body?.innerText.length > 200")
+    page = "document.querySelector('iframe').contentDocument.documentElement"
+    browser.wait(f"{page}.dataset.ready == '1' && {page}.scrollHeight <= {page}.clientHeight")
+    below = "document.querySelector('[data-testid=stCode]').getBoundingClientRect().top"
+    frame = "document.querySelector('iframe').getBoundingClientRect().bottom"
+    assert browser.ask(f"return {frame} < {below}"), "nothing lies over the maps"
+    wide = "document.querySelector('[data-testid=stMain]')"
+    assert browser.ask(f"return {wide}.scrollWidth") <= 390
+    browser.resize(1200, 900)
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from kvsim.cli import ui_page
+from kvsim.cli import ui_page, ui_run
 from kvsim.cli.main import main
 from kvsim.cli.ui_places import Places
-from kvsim.cli.ui_run import Choices, compare_chosen
+from kvsim.cli.ui_run import Choices, compare_chosen, why_too_large
+from kvsim.sim import comparison_in_step
 from kvsim.traces import bundled_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from kvsim.sim.comparison_in_step import LivePool
 
 CHOICES = Choices(
     trace="chat-2k.jsonl.gz",
@@ -36,16 +41,30 @@ def places(tmp_path: Path) -> Places:
     return Places(bundled_path("chat-2k").parent, tmp_path / "out")
 
 
-def test_the_command_line_shown_does_the_same(places: Places, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block_map", [False, True])
+def test_the_command_line_shown_does_the_same(
+    block_map: bool, places: Places, tmp_path: Path
+) -> None:
+    choices = replace(CHOICES, block_map=block_map, limit=12)
     folder = places.next_run()
     told: list[tuple[int, int]] = []
-    result = compare_chosen(CHOICES, places, folder, lambda *numbers: told.append(numbers))
-    assert told[-1] == (60, 60)
+    seen: set[tuple[str, ...]] = set()
+
+    def watch(pools: Sequence[LivePool], _now_ps: int) -> None:
+        seen.add(tuple(pool.case.name for pool in pools))
+
+    result = compare_chosen(choices, places, folder, lambda *done: told.append(done), watch)
+    assert told[-1] == (24, 24)
+    assert seen == ({CHOICES.allocators} if block_map else set())
     typed = tmp_path / "typed"
-    words = [str(places.root / CHOICES.trace), *CHOICES.options(), f"--out={typed}"]
+    words = [str(places.root / CHOICES.trace), *choices.options(), f"--out={typed}"]
     assert main(["compare", *words]) == 0
-    for name in ("comparison.json", "report.html"):
+    names = {"comparison.json", "report.html"}
+    blocks = {"blocks-1.parquet", "blocks-2.parquet"} if block_map else set()
+    assert {path.name for path in typed.iterdir()} == names | blocks
+    for name in names | blocks:
         assert (folder / name).read_bytes() == (typed / name).read_bytes()
+    assert (folder / "block-map.html").exists() == block_map
     document = json.loads((folder / "comparison.json").read_text())
     assert [row["name"] for row in document["rows"]] == [row.name for row in result.rows]
 
@@ -86,6 +105,12 @@ def test_what_cannot_be_used_is_one_sentence(
         compare_chosen(choices, places, tmp_path, lambda *_: None)
 
 
+def test_a_model_too_large_is_told_though_memory_for_kv_is_named() -> None:
+    large = replace(CHOICES, model="llama-3.1-70b")
+    assert why_too_large(CHOICES) == why_too_large(replace(large, tp=4)) == ""
+    assert why_too_large(large).startswith("llama-3.1-70b leaves -")
+
+
 class Stop(BaseException):
     """How Streamlit ends a script that another click makes useless."""
 
@@ -100,17 +125,80 @@ def test_a_run_that_is_stopped_leaves_no_folder(
     assert list(places.out.iterdir()) == []
 
 
-def test_what_a_file_says_is_no_markdown(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def page(places: Places, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """The page before the first click, with a short run chosen."""
+    for name in ("KVSIM_UI_ROOT", "KVSIM_UI_OUT"):
+        monkeypatch.setenv(name, "")
+    places.to_environment()
+    test = AppTest.from_file(ui_page.__file__, default_timeout=60).run()
+    assert test.expander[0].proto.expanded
+    test.number_input[1].set_value(10)
+    return test
+
+
+def test_the_form_makes_room_for_the_result(page: AppTest, places: Places) -> None:
+    page.multiselect[0].set_value(["paged", "prefix"])
+    page.toggle[0].set_value(False)
+    page.button[0].click().run()
+    assert not page.exception
+    assert not page.error
+    assert not page.expander[0].proto.expanded
+    assert "first 10 requests" in page.caption[0].value
+    assert [one.value for one in page.subheader] == [
+        "KV memory by state, all time",
+        "What users see",
+    ]
+    assert list(page.dataframe[0].value.columns) == ["", "paged", "prefix"]
+    assert page.code[0].value.startswith("kvsim compare ")
+    assert [path.name for path in places.out.iterdir()] == ["comparison-1"]
+
+
+def test_what_is_wrong_is_told_above_the_form(page: AppTest, places: Places) -> None:
+    page.multiselect[0].set_value([])
+    page.button[0].click().run()
+    assert [one.value for one in page.error] == ["choose at least one allocator"]
+    assert page.expander[0].proto.expanded
+    page.multiselect[0].set_value(["paged"])
+    page.text_input[1].set_value("lots")
+    page.button[0].click().run()
+    assert page.error[0].value.startswith("Memory for KV \\= \\'lots\\'\\: expected a size")
+    assert list(places.out.iterdir()) == []
+
+
+def test_a_model_that_does_not_fit_is_told_with_what_would(page: AppTest) -> None:
+    page.selectbox[1].set_value("llama-3.1-70b")
+    page.multiselect[0].set_value(["paged"])
+    page.toggle[0].set_value(False)
+    page.button[0].click().run()
+    assert page.warning[0].value.startswith("Shown as if the weights lay elsewhere")
+    page.number_input[0].set_value(4)
+    page.button[0].click().run()
+    assert not page.warning
+    assert "4 x h100" in page.caption[0].value.replace("\\", "")
+
+
+def test_what_a_file_says_is_no_markdown(
+    page: AppTest, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = ValueError("line 2: prompt_tokens is '![x](http://other.site/x.png)' :red[no] $1$ \x1b")
-    page = MagicMock()
-    monkeypatch.setattr(ui_page, "st", page)
-    monkeypatch.setattr(ui_page, "compare_chosen", MagicMock(side_effect=told))
-    ui_page.run(CHOICES, places)
-    (shown,) = page.error.call_args.args
+    monkeypatch.setattr(ui_run, "compare_chosen", MagicMock(side_effect=told))
+    page.button[0].click().run()
+    shown = page.error[0].value
     assert r"\!\[x\]\(http\:\/\/other\.site" in shown
     assert r"\:red\[no\] \$1\$" in shown
     assert "\x1b" not in shown
     assert list(places.out.iterdir()) == []
+
+
+def test_many_pools_are_watched_in_turns(
+    page: AppTest, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison_in_step, "MOST_IN_STEP", 2)
+    page.button[0].click().run()
+    assert not page.exception
+    assert not page.error
+    assert (places.out / "comparison-1" / "blocks-3.parquet").exists()
 
 
 def test_the_command_refuses_before_it_serves(

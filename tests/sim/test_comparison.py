@@ -8,11 +8,13 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import active_children
+from threading import active_count
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kvsim.sim import comparison_runs
+from kvsim.sim import comparison_in_step, comparison_runs
+from kvsim.sim.block_map import RecordOptions
 from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
 from kvsim.sim.comparison import Comparison, compare
 from kvsim.sim.comparison_reference import differences_to_lru, is_reference
@@ -22,11 +24,16 @@ from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES, VIEWS
 from kvsim.traces import bundled_path, read_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from kvsim.sim.comparison_in_step import LivePool
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 
 ALL = "orca-max,orca-pow2,orca-oracle,paged,prefix"
 NONE: dict[str, dict[str, object]] = {"": {}}
+S = 10**12
 OPTIONS: dict[str, Any] = {"rate_scale": 30}
 
 
@@ -128,6 +135,65 @@ def test_processes_change_nothing(result: Comparison) -> None:
     assert json.dumps(again.to_json()) == json.dumps(result.to_json())
     assert seen == sorted(seen)
     assert seen[-1] == (600, 600), "requests that ended, of all in five runs"
+
+
+def recorded(
+    folder: Path, on_progress: Callable[[int, int], None] = lambda *_: None, **options: Any
+) -> tuple[str, list[bytes]]:
+    """Document and block maps of a comparison of three allocators, in order."""
+    folder.mkdir()
+    trace = read_trace(bundled_path("chat-2k"), limit=20)
+    found = compare(
+        trace,
+        scenarios("orca-max,paged,prefix"),
+        record=RecordOptions(),
+        blocks=folder,
+        on_progress=on_progress,
+        **OPTIONS | options,
+    )
+    return json.dumps(found.to_json()), [path.read_bytes() for path in sorted(folder.iterdir())]
+
+
+@pytest.mark.parametrize("most", [2, 8])
+def test_runs_on_one_clock_are_those_of_one_after_the_other(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison_in_step, "MOST_IN_STEP", most)
+    done: list[tuple[int, int]] = []
+    clocks: dict[tuple[str, ...], list[int]] = {}
+    apart: list[int] = []
+
+    def watch(pools: Sequence[LivePool], now_ps: int) -> None:
+        clocks.setdefault(tuple(pool.case.name for pool in pools), []).append(now_ps)
+        apart.extend(
+            snapshots[-2].time_ps - now_ps
+            for pool in pools
+            if len(snapshots := pool.recording.snapshots) > 1
+        )
+
+    alone = recorded(tmp_path / "alone", jobs=1)
+    assert len(alone[1]) == 3
+    told = recorded(tmp_path / "told", lambda *n: done.append(n), watch=watch)
+    assert told == alone
+    assert done == sorted(done)
+    assert done[-1] == (60, 60)
+    names = ("orca-max", "paged", "prefix")
+    assert list(clocks) == ([names] if most == 8 else [names[:2], names[2:]])
+    assert all(times == sorted(times) and times[-1] > S for times in clocks.values())
+    assert max(apart) <= 0, "who is ahead is so by one call, and may be seen as it was before"
+
+
+def test_who_watches_no_more_stops_all_runs(tmp_path: Path) -> None:
+    before = active_count()
+
+    def watch(pools: Sequence[LivePool], now_ps: int) -> None:
+        if now_ps > S // 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        recorded(tmp_path / "stopped", watch=watch)
+    assert list((tmp_path / "stopped").iterdir()) == []
+    assert active_count() == before
 
 
 def test_all_allocators_get_the_same_bytes() -> None:

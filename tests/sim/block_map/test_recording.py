@@ -15,10 +15,13 @@ from kvsim.sim.memory_shares import PRIMITIVES
 from kvsim.sim.run import simulate
 from kvsim.sim.scenario_loader import load_scenario
 from kvsim.traces.trace import Trace
+from tests.sim.block_map.conftest import trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from kvsim.sim.stepper import Stepper
 
 S = 10**12
 
@@ -49,6 +52,37 @@ def test_no_more_snapshots_than_asked_for(
     if most_snapshots >= 7:
         assert len(found) > most_snapshots // 4
     assert (np.diff(found.time_ps) > 0).all()
+
+
+class Looking(BlockRecording):
+    """Looks at its pool while the run goes on."""
+
+    def __init__(self, facts: PoolFacts, options: RecordOptions) -> None:
+        super().__init__(options)
+        self.seen: dict[int, np.ndarray] = {}
+        self._facts = facts
+
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        super().planned(stepper, now_ps)
+        found = self.so_far(self._facts)
+        assert len(found) <= 2
+        self.seen[int(found.time_ps[-1])] = found.slots[-1]
+
+
+@pytest.mark.parametrize("preset", ["orca-pow2", "vllm-0.32"])
+def test_what_is_seen_while_it_runs_is_what_is_told_afterwards(preset: str) -> None:
+    roomy = {"engine.max_model_len": 2048, "engine.kv_memory": "1GiB"}
+    scenario = load_scenario(preset).with_values(roomy)
+    facts = PoolFacts.of(simulate(trace_of(), scenario), preset)
+    looking = Looking(facts, RecordOptions(most_snapshots=10**6, first_width_ps=10**9))
+    run = simulate(trace_of(), scenario, listener=looking)
+    assert not any(run.engine.recorder.preemptions), "who is put out leaves more unfilled"
+    afterwards = looking.block_map(facts)
+    assert state(afterwards, "never").any()
+    assert state(afterwards, "future").any()
+    assert len(afterwards) >= len(looking.seen) > 100
+    for at, time_ps in enumerate(afterwards.time_ps[: len(looking.seen)].tolist()):
+        assert np.array_equal(looking.seen[time_ps], afterwards.slots[at]), time_ps
 
 
 def test_thinning_loses_no_eviction(record: Callable[..., BlockMap]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from kvsim.sim.block_map import stills
-from kvsim.sim.block_map.looks import LABELS, LIGHT, LOOKS, Shown, num_columns
+from kvsim.sim.block_map.looks import DARK, LABELS, LIGHT, LOOKS, Shown, num_columns
 from kvsim.sim.block_map.scene import MARGIN, Picture
 from kvsim.sim.block_map.stills import (
     check_pillow,
@@ -42,6 +42,20 @@ def test_squares_have_the_colours_of_what_they_hold(maps: list[BlockMap]) -> Non
         if shown.share[at, cell] == 255:
             colour = LIGHT[LOOKS[shown.first[at, cell]]]
             assert "#{:02x}{:02x}{:02x}".format(*pixels.getpixel((x, y))) == colour  # type: ignore[misc]
+
+
+def test_squares_alone_are_those_of_the_still(maps: list[BlockMap]) -> None:
+    time_ps = Picture.of(maps).fullest_ps()
+    for number, one in enumerate(maps):
+        alone = Picture.of(maps, palette=DARK).squares(number, time_ps)
+        whole = Picture.of([one], palette=DARK).scene(time_ps)
+        left, top = whole.rects[0].x, whole.rects[0].y
+        moved = [rect._replace(x=rect.x + left) for rect in alone.rects]
+        squares = [rect for rect in moved if rect.y < alone.height - 13 - 8]
+        assert [rect._replace(y=rect.y + top) for rect in squares] == whole.rects[: len(squares)]
+        assert alone.texts == []
+        assert f'fill="{DARK["paper"]}"' in svg(alone)
+        assert LIGHT["free"] not in svg(alone)
 
 
 def test_the_words_of_a_still(maps: list[BlockMap]) -> None:
