@@ -26,7 +26,8 @@ class GapCourse(NamedTuple):
     @property
     def num(self) -> NDArray[np.int64]:
         """Gaps that end in each stretch."""
-        return self.counts.sum(axis=1)
+        num: NDArray[np.int64] = self.counts.sum(axis=1)
+        return num
 
     def quantiles_ps(self, q: float) -> NDArray[np.float64]:
         """Quantile of each stretch (within 0.5 %), nan where no gap ends."""

@@ -104,7 +104,7 @@ def gap_chart(view: RunView) -> Chart | str:
     ends = gaps.num > 0
     if not ends.any():
         return "No gaps between tokens: no request got a second token."
-    figure = new_figure(TIME, "gap between tokens (s, logarithmic)")
+    figure = new_figure(TIME, "gap (s, logarithmic)")
     curves_s = [gaps.quantiles_ps(q / 100) / PS_PER_S for _, q in _COURSES[:-1]]
     curves_s.append(np.where(ends, gaps.max_ps / PS_PER_S, np.nan))
     for (name, _), line, values_s in zip(_COURSES, LINES, curves_s, strict=False):
