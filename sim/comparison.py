@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def plot(self) -> ComparisonPlots:
-        """The charts of the page as plotly figures: ``.memory()``, ``.users()``, ``.rates()``."""
+        """The charts of the page as plotly figures: ``.memory()``, ``.users()`` and more."""
         from kvsim.sim.report.comparison_plots import ComparisonPlots  # noqa: PLC0415
 
         return ComparisonPlots(self)

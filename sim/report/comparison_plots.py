@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.report import comparison_charts, rate_charts
+from kvsim.sim.report import comparison_charts, course_charts, rate_charts
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from kvsim.sim.comparison import Comparison
+    from kvsim.sim.report.chart import Chart
 
 
 class ComparisonPlots:
@@ -43,3 +44,23 @@ class ComparisonPlots:
                 "there is nothing to draw: only one rate was run, or no request was served"
             )
         return charts[0].figure
+
+    def memory_over_time(self) -> go.Figure:
+        """KV memory by state over time, one panel a run.
+
+        Raises ``ValueError`` where no time passed.
+        """
+        return self._courses()[0].figure
+
+    def queue_over_time(self) -> go.Figure:
+        """Running and waiting requests over time, one panel a run.
+
+        Raises ``ValueError`` where no time passed.
+        """
+        return self._courses()[1].figure
+
+    def _courses(self) -> list[Chart]:
+        charts = course_charts.course_charts(self._rows)
+        if not charts:
+            raise ValueError("there is nothing to draw: no time passed")
+        return charts

@@ -89,11 +89,11 @@
   const placed = (layout, data) => {
     const panel_px = layout.meta?.panel_px;
     if (!narrow.matches) return layout;
-    const entries = data.filter((trace) => trace.showlegend !== false).length;
-    if (!panel_px) return { ...layout, height: layout.height + entry_px * entries };
+    const legend_px = entry_px * data.filter((trace) => trace.showlegend !== false).length;
+    if (!panel_px) return { ...layout, height: layout.height + legend_px };
     const titles = layout.annotations, all_px = panel_px * titles.length;
     const { t, b } = layout.margin;
-    const changed = { ...layout, height: all_px + t + b };
+    const changed = { ...layout, height: all_px + t + b + legend_px };
     changed.annotations = titles.map((title, i) => (
       { ...title, x: 0.5, y: 1 - (i * panel_px + 28) / all_px, yanchor: "bottom" }));
     titles.forEach((_, i) => {
