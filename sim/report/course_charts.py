@@ -29,6 +29,8 @@ MOST_PANELS: Final = 36
 """More are no picture any more, but seconds of drawing."""
 _INNER_PX: Final = 110
 _AROUND_PX: Final = 75
+_BELOW_PX: Final = 90
+"""For titles of axes and the legend: no second drawing where that is enough."""
 _LETTERS: Final = 26
 _LEAST_PERCENT: Final = 0.2
 """States that a run never has more of are left out of its panel: nobody would see them."""
@@ -49,7 +51,7 @@ def _memory_chart(rows: Sequence[Row]) -> Chart:
     figure = _panels(shown, best)
     named: set[str] = set()
     for place, row in enumerate(shown):
-        for state in STATES:
+        for rank, state in enumerate(STATES):
             if not (row.course.kv_percent[state] > _LEAST_PERCENT).any():
                 continue
             label, colour = STATE_LABELS[state]
@@ -58,6 +60,7 @@ def _memory_chart(rows: Sequence[Row]) -> Chart:
                 y=numbers(row.course.kv_percent[state]),
                 name=label,
                 legendgroup=label,
+                legendrank=rank,
                 showlegend=state not in named,
                 meta={"panel": escape(row.name)},
                 stackgroup=f"stack {place}",
@@ -110,7 +113,7 @@ def _queue_chart(rows: Sequence[Row]) -> Chart:
 
 def _panels(rows: Sequence[Row], best: Sequence[bool]) -> go.Figure:
     titles = [_title(row.name, best=starred) for row, starred in zip(rows, best, strict=False)]
-    return small_multiples(titles, _INNER_PX, _AROUND_PX, shared_x=True)
+    return small_multiples(titles, _INNER_PX, _AROUND_PX, shared_x=True, below_px=_BELOW_PX)
 
 
 def _title(name: str, *, best: bool) -> str:
