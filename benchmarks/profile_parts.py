@@ -24,8 +24,8 @@ from kvsim.sim.driver import run
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "accounting": (
         "time_windows.py", "queue_clock.py", "memory_integrals.py", "step_parts.py",
-        "recorder.py",
-        "gap_histogram.py", "leap.py:weighted_blocks", "leap.py:weighted_steps",
+        "recorder.py", "gap_bins.py", "gap_histogram.py", "gap_windows.py",
+        "leap.py:weighted_blocks", "leap.py:weighted_steps",
         "leap_state.py:_account", "leap_state.py:_account_leap", "leap_state.py:_account_steps",
         "leap_state.py:_advance", "leap_state.py:_call_ps", "leap_members.py:_give_up",
     ),

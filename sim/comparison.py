@@ -121,8 +121,8 @@ class Comparison:
     def plot(self) -> ComparisonPlots:
         """Charts as plotly figures, for notebooks.
 
-        ``.memory()``, ``.users()`` and ``.rates()`` are those of the page; ``.kv()``, ``.queue()``
-        and ``.latency()`` have a panel a run, on shared axes.
+        ``.memory()``, ``.users()``, ``.rates()``, ``.kv()`` and ``.queue()`` are those of the page;
+        ``.latency()`` has a panel a run of :attr:`runs`.
         """
         from kvsim.sim.report.comparison_plots import ComparisonPlots  # noqa: PLC0415
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim import memory_shares
+from kvsim.sim.course import course_of
 from kvsim.sim.phases import Windows
 from kvsim.sim.run_tables import series_table
 from kvsim.sim.scenario_loader import scenario_to_dict
@@ -14,6 +15,7 @@ from kvsim.sim.sketch import kv_in_use
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kvsim.sim.course import Course
     from kvsim.sim.run import Run
 
 _WAITS: Final = ("longest_wait_s", "most_overtaken", "starved")
@@ -33,7 +35,7 @@ class Row:
     """One scenario's result; ``views`` are over the time in which requests waited.
 
     ``verified`` says how the rules were checked (``None``: no engine's), ``cost`` where step times
-    come from and how many steps lay outside the measured range.
+    come from and how many steps lay outside the measured range; ``course`` is for drawing alone.
     """
 
     name: str
@@ -48,10 +50,11 @@ class Row:
     notes: list[str]
     verified: str | None
     cost: dict[str, Any]
+    course: Course = field(repr=False, compare=False)
 
     def to_json(self) -> dict[str, object]:
-        """Plain dict of all fields."""
-        return asdict(self)
+        """Plain dict of all fields but the course."""
+        return {name: value for name, value in asdict(self).items() if name != "course"}
 
 
 def row_of(name: str, run: Run) -> Row:
@@ -63,6 +66,7 @@ def row_of(name: str, run: Run) -> Row:
     }
     waiting = parts["while_waiting"]
     summary: dict[str, Any] = run.summary
+    series = series_table(recorder, pool)
     return Row(
         name=name,
         trace=run.trace.name,
@@ -72,12 +76,13 @@ def row_of(name: str, run: Run) -> Row:
         views={
             view: _fractions(memory_shares.states(waiting, view)) for view in memory_shares.VIEWS
         },
-        kv_in_use=kv_in_use(series_table(recorder, pool)),
+        kv_in_use=kv_in_use(series),
         metrics=_metrics(summary, run),
         verdict=summary["verdict"],
         notes=summary["notes"],
         verified=summary["scenario"]["verified"],
         cost=summary["cost"],
+        course=course_of(series),
     )
 
 

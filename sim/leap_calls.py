@@ -245,7 +245,7 @@ class LeapCalls(LeapMembers):
         if recorder.first_token_ps[index] < 0:
             recorder.first_token_ps[index] = end_ps
         else:
-            recorder.stall(index, end_ps - member.last_token_ps)
+            recorder.stall(index, end_ps, end_ps - member.last_token_ps)
 
     def _leap(self, context: int) -> None:
         """Nothing but decodes: how many calls like this one follow."""

@@ -184,7 +184,7 @@ class Leaper(LeapView):
         if self._listener is not None:
             self._listener.flown(self, steps)
         if self._num_tokens_counted:
-            recorder.gaps.add_run(first_ps, slope_ps, steps, self._num_tokens_counted)
+            recorder.gaps.add_run(start_ps, first_ps, slope_ps, steps, self._num_tokens_counted)
         pairs = steps * (steps - 1) // 2
         end_ps = start_ps + steps * first_ps + slope_ps * pairs
         in_one_window = first_ps and recorder.steps(

@@ -67,7 +67,7 @@ class Recorder(StepParts):
         Beside what the layers below keep: ``PREEMPTIONS``, ``SWAPPED_OUT``, ``SWAPPED_IN`` and
         ``COPYING``.
     gaps : GapHistogram
-        Inter-token gaps, one sample a token after a request's first.
+        Inter-token gaps, one sample a token after a request's first; by time window, too.
     num_stalls, longest_stall_ps, num_steps_outside, num_evicted_blocks : int
     num_swaps, num_host_full : int
         Victims that went to the host, and those it had no room for.
@@ -115,7 +115,7 @@ class Recorder(StepParts):
         self.further_tokens = counts()
         self.copied_on_write_blocks = self.copy_on_write_ps = 0
         self.num_prompts: array[int] | None = None  # set where samples are requests
-        self.gaps = GapHistogram()
+        self.gaps = GapHistogram(self.width_ps)
         self.num_stalls = 0
         self.longest_stall_ps = 0
         self.num_evicted_blocks = 0
@@ -210,12 +210,14 @@ class Recorder(StepParts):
         self.num_judged[choice] += 1
         self.num_right[choice] += right
 
-    def stall(self, index: int, gap_ps: int, num_gaps: int = 1) -> None:
-        """The gap between two tokens with a preemption in it, of each sequence of a request."""
+    def stall(self, index: int, end_ps: int, gap_ps: int, num_gaps: int = 1) -> None:
+        """A gap up to ``end_ps`` with a preemption in it, of each sequence of a request."""
+        if end_ps > self._room_ps:  # told by the call before the step: windows come first
+            self._make_room(end_ps - 1)
         self.num_stalls += 1
         self.longest_stall_ps = max(self.longest_stall_ps, gap_ps)
         self.stall_ps[index] += gap_ps
-        self.gaps.add(gap_ps, num_gaps)
+        self.gaps.add(end_ps, gap_ps, num_gaps)
 
     def aborted(self, index: int, now_ps: int) -> None:
         """The client gave a request up."""

@@ -61,7 +61,8 @@ def series_table(
     The mean waiting requests by cause (``waiting_seats``, ...) add up to ``waiting``; those of them
     that were preempted (``preempted_seats``, ...) add up to ``preempted``. Bytes are
     means by state and on the host, but those ``swapped_out`` and ``swapped_in`` are sums. Seconds
-    by part of the steps (``weights_s``, ..., ``idle_s``) add up to ``seconds``.
+    by part of the steps (``weights_s``, ..., ``idle_s``) add up to ``seconds``. ``gaps`` between
+    tokens that end in a window, and their ``itl_p50_s``, ``itl_p99_s``, ``itl_max_s`` (nan = none).
     """
     windows = Windows.of(recorder)
     table: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {
@@ -93,6 +94,11 @@ def series_table(
     for column, name in (("swapped_out_bytes", SWAPPED_OUT), ("swapped_in_bytes", SWAPPED_IN)):
         table[column] = _counts(recorder, name, windows) * pool.block_bytes
     table["copying_share"] = windows.copying
+    gaps = recorder.gaps.course(recorder.width_ps, len(windows.start_ps))
+    table["gaps"] = gaps.num
+    for percent in (50, 99):
+        table[f"itl_p{percent}_s"] = gaps.quantiles_ps(percent / 100) / PS_PER_S
+    table["itl_max_s"] = np.where(gaps.num, gaps.max_ps / PS_PER_S, np.nan)
     return table
 
 

@@ -328,9 +328,9 @@ class Stepper:
         if recorder.first_token_ps[index] < 0:
             recorder.first_token_ps[index] = now_ps
         elif item.stint != sequence.last_token_stint:
-            recorder.stall(index, gap_ps, sequence.width)
+            recorder.stall(index, now_ps, gap_ps, sequence.width)
         else:
-            recorder.gaps.add(gap_ps, sequence.width)
+            recorder.gaps.add(now_ps, gap_ps, sequence.width)
         sequence.last_token_ps, sequence.last_token_stint = now_ps, item.stint
         recorder.output_tokens[index] += 1
         recorder.further_tokens[index] += sequence.width - 1

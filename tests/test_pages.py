@@ -224,6 +224,40 @@ def test_on_paper_titles_of_six_panels_stay_apart(browser: Browser, tmp_path: Pa
     browser.ask("dispatchEvent(new Event('afterprint'))")
 
 
+def test_printed_at_once_a_page_has_all_its_charts(
+    browser: Browser, written: dict[tuple[str, bool], Path]
+) -> None:
+    drawn = "[...document.querySelectorAll('.plot')].filter(p => p._fullLayout?.width <= 700)"
+    script = (
+        "addEventListener('DOMContentLoaded', () => { dispatchEvent(new Event('beforeprint'));"
+        f" window.printed = {drawn}.length; dispatchEvent(new Event('afterprint')); }});"
+    )
+    command = "Page.addScriptToEvaluateOnNewDocument"
+    added = browser.driver.execute_cdp_cmd(command, {"source": script})
+    browser.open(written["run", False])
+    browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    assert browser.ask("return window.printed") == text_of("run", WORD).count('class="plot"') >= 8
+
+
+def test_charts_in_view_come_first_and_nothing_moves_when_the_others_come(
+    browser: Browser, written: dict[tuple[str, bool], Path]
+) -> None:
+    watch = (
+        "new MutationObserver(() => { if (document.documentElement.dataset.shown && !window.first)"
+        " window.first = [[...document.querySelectorAll('.plot')].map(p => Boolean(p.data)),"
+        "  document.documentElement.scrollHeight]; }).observe(document, {subtree: true,"
+        " childList: true, attributes: true});"
+    )
+    command = "Page.addScriptToEvaluateOnNewDocument"
+    added = browser.driver.execute_cdp_cmd(command, {"source": watch})
+    browser.open(written["run", False])
+    browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    drawn, height = browser.ask("return window.first")
+    assert drawn[0]
+    assert not drawn[-1]
+    assert browser.ask("return document.documentElement.scrollHeight") == height
+
+
 def test_on_paper_no_heading_is_left_alone(
     browser: Browser, written: dict[tuple[str, bool], Path]
 ) -> None:

@@ -55,6 +55,8 @@ def scrollable(html: str, label: str) -> str:
 def _data(figure: go.Figure) -> str:
     """Traces and layout as JSON that no browser takes for HTML; the page has its own template."""
     document = figure.to_plotly_json()
+    kinds = {trace["type"] for trace in document["data"]}
+    assert kinds <= {"scatter", "bar"}, "the page's plotly draws lines and bars alone"
     layout = {name: value for name, value in document["layout"].items() if name != "template"}
     text = json.dumps({"data": document["data"], "layout": layout}, separators=(",", ":"))
     return text.translate(_IN_SCRIPT)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.memory_shares import VIEWS
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import SECONDS, laid_out
+from kvsim.sim.report.figures import SECONDS
+from kvsim.sim.report.multiples import place_of, rows_of, small_multiples
 from kvsim.sim.report.palette import BLUE, GREY, STATE_LABELS
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ _LONGEST_LABEL: Final = 30
 _BAR_PX: Final = 24
 _PANEL_PX: Final = 90
 """Title, axis and space of a row of panels."""
-_ACROSS: Final = 3
-_TITLE_PX: Final = 13
-"""Letters of a panel's title: three of them have room beside each other on paper."""
 _ROOM: Final = 1.35
 """Of an axis against its longest bar: room for the number beside the bar."""
 _USERS: Final = (
@@ -88,7 +86,7 @@ def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Fig
     ]
     figure = _multiples(rows, labels, panels, shared_x=True)
     figure.update_xaxes(range=[0, 100 * _ROOM], tickvals=[0, 50, 100])
-    return figure.update_xaxes(title_text="% of the pool", row=-(-len(panels) // _ACROSS))
+    return figure.update_xaxes(title_text="% of the pool", row=rows_of(len(panels)))
 
 
 def users_chart(rows: Sequence[Row]) -> Chart | str:
@@ -131,25 +129,12 @@ def _multiples(
     rows: Sequence[Row], labels: Sequence[str], panels: Sequence[_Panel], *, shared_x: bool = False
 ) -> go.Figure:
     """Panels side by side with the runs down the side."""
-    from plotly.subplots import make_subplots  # noqa: PLC0415 - only a report needs plotly
-
-    across = min(_ACROSS, len(panels))
-    down = -(-len(panels) // across)
-    height = down * (_PANEL_PX + _BAR_PX * len(rows))
-    figure = make_subplots(
-        rows=down,
-        cols=across,
-        shared_xaxes="all" if shared_x else False,
-        shared_yaxes=True,
-        subplot_titles=[panel.title for panel in panels],
-        horizontal_spacing=0.04,
-        vertical_spacing=min(_PANEL_PX / height, 1 / max(down - 1, 1)),
-    )
-    laid_out(figure, "", "", height=height).update_annotations(font_size=_TITLE_PX)
+    titles = [panel.title for panel in panels]
+    figure = small_multiples(titles, _BAR_PX * len(rows), _PANEL_PX, shared_x=shared_x)
     names = [escape(row.name) for row in rows]
     for place, panel in enumerate(panels):
         bars = _bars(panel, names)
-        where = {"row": place // across + 1, "col": place % across + 1}
+        where = place_of(place, len(panels))
         figure.add_bar(**bars, **where)
         most = max((value for value in panel.values if value is not None), default=0)
         figure.update_xaxes(range=[0, (most or 1) * _ROOM], **where)
@@ -157,19 +142,10 @@ def _multiples(
         tickvals=list(range(len(rows))),
         ticktext=labels,
         range=[len(rows) - 0.5, -0.5],
-        automargin=True,
         title_text=None,
     )
-    figure.update_xaxes(showticklabels=True, title_standoff=4, nticks=5)
-    for empty in range(len(panels), down * across):
-        where = {"row": empty // across + 1, "col": empty % across + 1}
-        figure.update_xaxes(visible=False, **where).update_yaxes(visible=False, **where)
-    return figure.update_layout(
-        margin={"l": 20, "r": 30, "t": 60, "b": 45},
-        bargap=0.25,
-        hovermode="closest",
-        meta={"panel_px": _PANEL_PX + _BAR_PX * len(rows)},
-    )
+    figure.update_yaxes(automargin=True, col=1)
+    return figure.update_layout(bargap=0.25, hovermode="closest")
 
 
 def _bars(panel: _Panel, names: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from kvsim.sim.comparison_lines import (
 )
 from kvsim.sim.readable import number, published_number
 from kvsim.sim.report.comparison_charts import memory_chart, users_chart
+from kvsim.sim.report.course_charts import course_charts
 from kvsim.sim.report.facts import cost_text, rules_text, trace_text
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.rate_charts import rate_charts
@@ -62,6 +63,7 @@ def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Blo
     users = users_chart(rows)
     yield bullets("Nothing to draw", (users,)) if isinstance(users, str) else users
     yield from rate_charts(rows)
+    yield from course_charts(rows)
     seen = sorted((line for line in lines if not line.section), key=lambda x: x.label != "verdict")
     yield _heading(
         "What users see, in numbers",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.report import comparison_charts, rate_charts
+from kvsim.sim.report import comparison_charts, course_charts, rate_charts
 from kvsim.sim.report.run_panels import run_panels
-from kvsim.sim.report.run_plots import RunPlots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import plotly.graph_objects as go
 
     from kvsim.sim.comparison import Comparison
+    from kvsim.sim.report.chart import Chart
 
 
 class ComparisonPlots:
@@ -49,30 +47,36 @@ class ComparisonPlots:
         return charts[0].figure
 
     def kv(self) -> go.Figure:
-        """KV memory by its six states over time, a panel a run; see :meth:`RunPlots.kv`.
+        """KV memory by its six states over time, a panel a run on shared axes.
 
-        ``kv``, ``queue`` and ``latency`` raise ``ValueError`` where the comparison holds no runs.
+        Raises ``ValueError`` where no time passed.
         """
-        return self._panels(RunPlots.kv)
+        return self._courses()[0].figure
 
     def queue(self) -> go.Figure:
-        """Running and waiting requests over time, a panel a run; see :meth:`RunPlots.queue`."""
-        return self._panels(RunPlots.queue)
+        """Running and waiting requests over time, a panel a run on shared axes.
+
+        Raises ``ValueError`` where no time passed.
+        """
+        return self._courses()[1].figure
 
     def latency(self) -> go.Figure:
         """Distributions of latencies, a panel a run; see :meth:`RunPlots.latency`.
 
-        Raises ``ValueError`` where no run finished a request.
+        Raises ``ValueError`` where no run finished a request, or the comparison holds no runs.
         """
-        return self._panels(RunPlots.latency)
-
-    def _panels(self, draw: Callable[[RunPlots], go.Figure]) -> go.Figure:
         figures: dict[str, go.Figure | None] = {}
         for name, run in self._comparison.runs.items():
             try:
-                figures[name] = draw(run.plot)
+                figures[name] = run.plot.latency()
             except ValueError as error:  # it has nothing to draw
                 figures[name], why = None, error
         if all(figure is None for figure in figures.values()):
             raise why
         return run_panels(figures)
+
+    def _courses(self) -> list[Chart]:
+        charts = course_charts.course_charts(self._rows)
+        if not charts:
+            raise ValueError("there is nothing to draw: no time passed")
+        return charts

@@ -61,10 +61,9 @@ def preemption_chart(view: RunView) -> Chart | str:
     if not series["preemptions"].any():
         return "No preemptions: no running request lost its memory."
     figure = new_figure(TIME, "preemptions")
-    middles, counts = view.summed("preemptions")
     figure.add_bar(
-        x=middles,
-        y=counts,
+        x=view.stretch_middle_s,
+        y=view.summed("preemptions"),
         name="preemptions",
         marker={"color": VERMILLION, "line": {"width": 0}},
     )
@@ -89,9 +88,8 @@ def swap_chart(view: RunView) -> Chart | str:
         ("swapped_out_bytes", "moved out", VERMILLION),
         ("swapped_in_bytes", "moved back", GREEN),
     ):
-        middles, moved_bytes = view.summed(column)
-        gib = [(value or 0.0) / GIB for value in moved_bytes]
-        figure.add_bar(x=middles, y=numbers(gib), name=name, marker={"color": colour})
+        gib = numbers([(value or 0.0) / GIB for value in view.summed(column)])
+        figure.add_bar(x=view.stretch_middle_s, y=gib, name=name, marker={"color": colour})
     line = {"color": BLUE, "width": 2}
     held = numbers(series["host_bytes"] / GIB)
     figure.add_scatter(x=view.middle_s, y=held, name="on the host", mode="lines", line=line)

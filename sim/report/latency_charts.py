@@ -9,8 +9,10 @@ import numpy as np
 from kvsim.sim.readable import seconds
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, laid_out, log_ticks, new_figure, numbers
+from kvsim.sim.report.load_charts import TIME
 from kvsim.sim.report.palette import LINES
 from kvsim.sim.request_columns import PS_PER_S
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +57,7 @@ def distribution_chart(view: RunView) -> Chart | str:
 
 
 def course_chart(view: RunView) -> Chart | str:
-    """Percentiles of TTFT, TPOT and E2E by when requests arrived; ITL has no request to go by."""
+    """Percentiles of TTFT, TPOT and E2E by when requests arrived."""
     parts, columns = list(view.parts()), view.columns
     if not parts:
         return "No latencies over time: no request finished."
@@ -92,8 +94,44 @@ def course_chart(view: RunView) -> Chart | str:
         "requests stand in.",
         f"Over {len(parts)} stretch{'es' * (len(parts) > 1)} of arrivals. "
         f"Worst TTFT {seconds(float(worst_s))}, of "
-        f"requests that came around {part:.4g} s. ITL is in the distributions only: gaps between "
-        "tokens are not kept by request.",
+        f"requests that came around {part:.4g} s.",
+    )
+
+
+def gap_chart(view: RunView) -> Chart | str:
+    """Percentiles of the gaps between tokens, by when the later token came."""
+    gaps = view.gaps()
+    ends = gaps.num > 0
+    if not ends.any():
+        return "No gaps between tokens: no request got a second token."
+    figure = new_figure(TIME, "gap (s, logarithmic)")
+    curves_s = [gaps.quantiles_ps(q / 100) / PS_PER_S for _, q in _COURSES[:-1]]
+    curves_s.append(np.where(ends, gaps.max_ps / PS_PER_S, np.nan))
+    for (name, _), line, values_s in zip(_COURSES, LINES, curves_s, strict=False):
+        figure.add_scatter(
+            x=view.stretch_middle_s,
+            y=numbers(values_s),
+            name=name,
+            mode="lines+markers",
+            line=line,
+            marker={"size": 4},
+        )
+    positive = np.concatenate(curves_s)
+    positive = positive[positive > 0]
+    if len(positive):
+        ticks = log_ticks(float(positive.min()), float(positive.max()), seconds)
+        figure.update_yaxes(**ticks, rangemode="normal")
+    longest = int(gaps.max_ps.argmax())
+    tails_s = curves_s[1][ends]
+    return Chart(
+        "Token gaps over the run (ITL)",
+        figure,
+        "a peak is when streams stuttered: of the longest gap alone for a few requests, of p99 for "
+        "many, of p50 for all.",
+        f"By when the later token came, over {counted(len(ends), 'stretch', 'stretches')} of the "
+        f"run. p99 from {seconds(float(tails_s.min()))} to {seconds(float(tails_s.max()))}; the "
+        f"longest gap, {seconds(gaps.max_ps[longest] / PS_PER_S)}, ended around "
+        f"{view.stretch_middle_s[longest]:.4g} s.",
     )
 
 

@@ -38,6 +38,7 @@
 
   let themeOnScreen;
   addEventListener("beforeprint", () => {
+    for (const plot of plots) complete(plot);
     themeOnScreen = root.dataset.theme;
     root.dataset.theme = "light";
     restyle({ width: printed_px });
@@ -73,6 +74,7 @@
   for (const button of document.querySelectorAll("button[data-chart]")) {
     button.addEventListener("click", () => {
       const plot = document.getElementById(button.dataset.chart);
+      complete(plot);
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([csv(plot)], { type: "text/csv" }));
       link.download = button.dataset.file;
@@ -87,11 +89,11 @@
   const placed = (layout, data) => {
     const panel_px = layout.meta?.panel_px;
     if (!narrow.matches) return layout;
-    const entries = data.filter((trace) => trace.showlegend !== false).length;
-    if (!panel_px) return { ...layout, height: layout.height + entry_px * entries };
+    const legend_px = entry_px * data.filter((trace) => trace.showlegend !== false).length;
+    if (!panel_px) return { ...layout, height: layout.height + legend_px };
     const titles = layout.annotations, all_px = panel_px * titles.length;
     const { t, b } = layout.margin;
-    const changed = { ...layout, height: all_px + t + b };
+    const changed = { ...layout, height: all_px + t + b + legend_px };
     changed.annotations = titles.map((title, i) => (
       { ...title, x: 0.5, y: 1 - (i * panel_px + 28) / all_px, yanchor: "bottom" }));
     titles.forEach((_, i) => {
@@ -102,23 +104,50 @@
     });
     return changed;
   };
-  narrow.addEventListener("change", () => draw(0));
 
-  // one after the other, so that the page can be read and scrolled meanwhile
-  const draw = (place) => {
-    if (place === plots.length) {
-      root.dataset.ready = "1";
-      return;
-    }
-    const plot = plots[place];
-    const { data, layout } = JSON.parse(document.getElementById(`${plot.id}-data`).textContent);
-    const config = {
-      displaylogo: false, responsive: true,
-      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-    };
-    Plotly.newPlot(plot, data, { ...placed(layout, data), template: template() }, config)
-      .then(() => setTimeout(draw, 0, place + 1));
+  const pending = new Map(); // charts to draw, with what is in them
+  const config = {
+    displaylogo: false, responsive: true,
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
   };
+  const wanted = (plot) => {
+    const { data, layout } = JSON.parse(document.getElementById(`${plot.id}-data`).textContent);
+    pending.set(plot, [data, placed(layout, data)]);
+    plot.style.minHeight = `${pending.get(plot)[1].height}px`; // nothing moves when it is drawn
+  };
+  const complete = (plot) => {
+    if (!pending.has(plot)) return;
+    const [data, layout] = pending.get(plot);
+    pending.delete(plot);
+    Plotly.newPlot(plot, data, { ...layout, template: template() }, config);
+    plot.style.minHeight = "";
+  };
+
+  // what is in view first, then the nearest, one after the other: the page can be read meanwhile
+  const beyond = (plot) => {
+    const { top, bottom } = plot.getBoundingClientRect();
+    return Math.max(0, top - innerHeight, -bottom);
+  };
+  const nearest = () => [...pending.keys()].reduce((a, b) => (a && beyond(a) <= beyond(b) ? a : b),
+    undefined);
+  const idle = window.requestIdleCallback ?? ((then) => setTimeout(then));
+  const goOn = () => {
+    const plot = nearest(), inView = plot && beyond(plot) === 0;
+    if (!inView) root.dataset.shown = "1";
+    if (!plot) root.dataset.ready = "1";
+    else if (inView) setTimeout(drawNext);
+    else idle(drawNext, { timeout: 200 });
+  };
+  const drawNext = () => {
+    complete(nearest());
+    goOn();
+  };
+  const draw = () => {
+    const idling = pending.size === 0;
+    plots.forEach(wanted);
+    if (idling) goOn();
+  };
+  narrow.addEventListener("change", draw);
   restyle();
-  draw(0);
+  draw();
 })();

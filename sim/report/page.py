@@ -10,7 +10,7 @@ from base64 import b64encode
 from hashlib import sha256
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kvsim.sim.report.chart import Chart, chart_html
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
     Block: TypeAlias = Chart | str
     """A chart, or HTML in which all text from outside is escaped."""
+
+_PLOTLY: Final = "plotly-basic.min.js"
+"""plotly.js 4.1.1 with lines and bars alone: npm pack plotly.js-basic-dist-min.
+
+The package plotly brings all of it, four times the size: over a second to read where a browser has
+just been started.
+"""
 
 
 class Head(NamedTuple):
@@ -45,7 +52,7 @@ def page(head: Head, blocks: Iterable[Block], *, drawn_by: str | None = None) ->
 
 
 def _parts(head: Head, blocks: Iterable[Block], drawn_by: str | None) -> Iterator[str]:
-    drawing, script = drawn_by or _plotly(), _asset("page.js")
+    drawing, script = drawn_by or _asset(_PLOTLY), _asset("page.js")
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(drawing, script)}">\n'
@@ -61,13 +68,6 @@ def _parts(head: Head, blocks: Iterable[Block], drawn_by: str | None) -> Iterato
         else:
             yield block
     yield f"</main>\n<script>{drawing}</script>\n<script>{script}</script>\n</body>\n</html>\n"
-
-
-def _plotly() -> str:
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - only a report needs plotly
-
-    code: str = get_plotlyjs()
-    return code
 
 
 def bullets(title: str, sentences: Iterable[str]) -> str:

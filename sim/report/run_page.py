@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.report.event_charts import hit_chart, preemption_chart, step_chart, swap_chart
 from kvsim.sim.report.facts import run_facts
-from kvsim.sim.report.latency_charts import course_chart, distribution_chart
+from kvsim.sim.report.latency_charts import course_chart, distribution_chart, gap_chart
 from kvsim.sim.report.load_charts import memory_chart, queue_chart
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.run_view import RunView
@@ -23,6 +23,7 @@ RUN_CHARTS: Final[tuple[Callable[[RunView], Chart | str], ...]] = (
     queue_chart,
     distribution_chart,
     course_chart,
+    gap_chart,
     hit_chart,
     preemption_chart,
     swap_chart,

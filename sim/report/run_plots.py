@@ -36,6 +36,10 @@ class RunPlots:
         """Percentiles of TTFT, TPOT and E2E by arrival."""
         return _figure(latency_charts.course_chart(self._view))
 
+    def gaps_over_time(self) -> go.Figure:
+        """Percentiles of the gaps between tokens (ITL), by when the later token came."""
+        return _figure(latency_charts.gap_chart(self._view))
+
     def hits(self) -> go.Figure:
         """Prefix cache hit rate by arrival."""
         return _figure(event_charts.hit_chart(self._view))

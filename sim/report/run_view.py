@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kvsim.sim.gap_windows import GapCourse
     from kvsim.sim.run import Run
 
 _MOST_PARTS: Final = 120
@@ -45,16 +46,27 @@ class RunView:
         """Middles of the time windows."""
         return numbers(self.series["start_s"] + self.series["seconds"] / 2)
 
-    def summed(self, name: str) -> tuple[list[float | None], list[float | None]]:
-        """Middles (s) of stretches of several windows, and what a column adds up to in each.
+    @cached_property
+    def _stride(self) -> int:
+        """Windows of a stretch: as many stretches as bars can be told apart on a phone."""
+        return -(-len(self.series["start_s"]) // _MOST_PARTS)
 
-        As many as bars can be told apart on a phone.
-        """
-        series = self.series
-        stride = -(-len(series[name]) // _MOST_PARTS)
-        starts = np.arange(0, len(series[name]), stride)
-        start_s, seconds = series["start_s"][starts], np.add.reduceat(series["seconds"], starts)
-        return numbers(start_s + seconds / 2), numbers(np.add.reduceat(series[name], starts))
+    @cached_property
+    def stretch_middle_s(self) -> list[float | None]:
+        """Middles of stretches of several windows."""
+        start_s, seconds = self.series["start_s"], self.series["seconds"]
+        starts = np.arange(0, len(seconds), self._stride)
+        return numbers(start_s[starts] + np.add.reduceat(seconds, starts) / 2)
+
+    def summed(self, name: str) -> list[float | None]:
+        """What a column of the windows adds up to in each stretch."""
+        values = self.series[name]
+        return numbers(np.add.reduceat(values, np.arange(0, len(values), self._stride)))
+
+    def gaps(self) -> GapCourse:
+        """Token gaps of each stretch."""
+        recorder = self.run.engine.recorder
+        return recorder.gaps.course(recorder.width_ps, len(self.series["seconds"]), self._stride)
 
     def mean(self, name: str) -> float:
         """Mean of a column of the windows over the run."""

@@ -65,10 +65,10 @@ def three_requests() -> tuple[Trace, Recorder]:
     recorder.finished(0, 105 * MS, 1)
     recorder.admitted(1, 110 * MS, 16, resumed=False)
     recorder.first_token_ps[1] = 210 * MS
-    recorder.gaps.add(40 * MS, 1)
+    recorder.gaps.add(250 * MS, 40 * MS, 1)
     recorder.preempted(1, 210 * MS, 62)
     recorder.admitted(1, 260 * MS, 48, resumed=True)
-    recorder.stall(1, 60 * MS)
+    recorder.stall(1, 310 * MS, 60 * MS)
     recorder.finished(1, 310 * MS, 3)
     recorder.refused(2, "needs 9 blocks, the pool has 7")
     recorder.num_steps_outside = 1

@@ -159,7 +159,7 @@ def test_a_comparison_that_fails_leaves_nothing(temp: Path, jobs: int) -> None:
 def test_who_wants_the_table_alone_has_no_files(temp: Path) -> None:
     found = compare(chat(5), scenarios("paged"), jobs=1, keep_runs=False)
     assert list(temp.iterdir()) == []
-    for ask in (lambda: found.requests, lambda: found.series, found.plot.kv):
+    for ask in (lambda: found.requests, lambda: found.series, found.plot.latency):
         with pytest.raises(ValueError, match="holds no runs: call compare with keep_runs=True"):
             ask()
 
@@ -223,18 +223,16 @@ def test_a_full_disk_costs_the_runs_and_not_the_comparison(
 
 def test_panels_have_one_run_each_on_shared_axes() -> None:
     found = compare(chat(), scenarios("paged", "prefix"), jobs=1, rate_scale=30)
-    for name in ("kv", "queue", "latency"):
-        figure = getattr(found.plot, name)()
-        alone = [getattr(run.plot, name)() for run in found.runs.values()]
-        assert [title.text for title in figure.layout.annotations] == ["paged", "prefix"]
-        curves = [curve for one in alone for curve in one.data]
-        assert [(c.name, c.x, c.y) for c in figure.data] == [(c.name, c.x, c.y) for c in curves]
-        panels = {(curve.xaxis, curve.yaxis) for curve in figure.data}
-        assert len(panels) == 2
-        assert figure.layout.xaxis2.matches == "x"
-        assert figure.layout.xaxis.type == alone[0].layout.xaxis.type
-        assert figure.layout.yaxis2.matches == "y"
-        named = [curve.name for curve in figure.data if curve.showlegend is not False]
-        assert sorted(named) == sorted({curve.name for curve in curves}), "each once in the legend"
-    drawn = compare(chat(5), {"<b>x": scenarios("paged")["paged"]}, jobs=1).plot.kv()
+    figure = found.plot.latency()
+    alone = [run.plot.latency() for run in found.runs.values()]
+    assert [title.text for title in figure.layout.annotations] == ["paged", "prefix"]
+    curves = [curve for one in alone for curve in one.data]
+    assert [(c.name, c.x, c.y) for c in figure.data] == [(c.name, c.x, c.y) for c in curves]
+    assert len({(curve.xaxis, curve.yaxis) for curve in figure.data}) == 2
+    assert figure.layout.xaxis2.matches == "x"
+    assert figure.layout.xaxis.type == alone[0].layout.xaxis.type
+    assert figure.layout.yaxis2.matches == "y"
+    named = [curve.name for curve in figure.data if curve.showlegend is not False]
+    assert sorted(named) == sorted({curve.name for curve in curves}), "each once in the legend"
+    drawn = compare(chat(5), {"<b>x": scenarios("paged")["paged"]}, jobs=1).plot.latency()
     assert drawn.layout.annotations[0].text == "&lt;b&gt;x"

@@ -164,8 +164,8 @@ def test_a_request_from_first_call_to_end() -> None:
     recorder.admitted(1, 100, 32, resumed=False)
     recorder.preempted(1, 200, 40)
     recorder.admitted(1, 300, 16, resumed=True)
-    recorder.stall(1, 250)
-    recorder.stall(1, 100)
+    recorder.stall(1, 550, 250)
+    recorder.stall(1, 650, 100)
     recorder.finished(1, 900, 7)
     recorder.refused(2, "needs 9 blocks, the pool has 7")
     assert list(recorder.status) == [UNFINISHED, FINISHED, REFUSED]

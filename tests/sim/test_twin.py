@@ -76,6 +76,9 @@ def left_behind(recorder: Recorder) -> dict[str, Any]:
     """Everything a run leaves, in plain values."""
     values: dict[str, Any] = {name: list(getattr(recorder, name)) for name in _COLUMNS}
     values |= {name: getattr(recorder, name) for name in _NUMBERS}
+    course = recorder.gaps.course(recorder.width_ps, len(recorder.windows["window"]))
+    by_window = {"gaps.by_window": course.counts.tolist(), "gaps.longest": course.max_ps.tolist()}
+    values |= by_window | {"gaps.first_bin": course.first_bin}
     return values | {f"gaps.{name}": getattr(recorder.gaps, name) for name in _GAPS}
 
 

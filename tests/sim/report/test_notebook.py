@@ -28,7 +28,8 @@ def test_a_run_has_frames_and_figures() -> None:
     run = small_run()
     assert len(run.requests) == 120
     assert {"running", "waiting_blocks", "preemptions"} <= {*run.series.columns}
-    for name in ("kv", "queue", "latency", "latency_over_time", "preemptions", "swapping", "steps"):
+    latencies = ("latency", "latency_over_time", "gaps_over_time")
+    for name in ("kv", "queue", *latencies, "preemptions", "swapping", "steps"):
         figure = getattr(run.plot, name)()
         assert all(len(curve.x) for curve in figure.data), name
         assert figure.layout.template.layout.colorway, "its own look, not the page's"
