@@ -4,10 +4,14 @@ Profiles: ``dev`` at a desk, ``ci`` (the same examples each time) where ``CI`` i
 (2,000 examples) with ``KVSIM_NIGHTLY=1``, which also runs what is marked ``slow`` (so does
 ``pytest -m slow``). A test that needs more than the usual 100 takes
 ``@settings(max_examples=max(200, settings().max_examples))``: 200 normally, 2,000 at night.
+
+A worker runs on each core, so each keeps to one thread: two that count on both cores wait for one
+another.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -15,6 +19,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.browser import browser  # noqa: F401 - a fixture for all
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read where torch and numpy are first imported
 
 _SLOW_DATA = [HealthCheck.too_slow]  # says how busy the machine is, not whether the code is right
 settings.register_profile("dev", deadline=None)
@@ -38,6 +44,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") is not None:
             item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what lives to the end (modules, tests) and most of its rounds."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

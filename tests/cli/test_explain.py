@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,14 @@ def simulated(folder: Path, *options: str) -> dict[str, Any]:
     assert main(["simulate", TRACE, *TIGHT, "--out", str(folder), "--json", *options]) == 0
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary
+
+
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run for all who only read it."""
+    folder = tmp_path_factory.mktemp("plain") / "run"
+    simulated(folder)
+    return folder
 
 
 def explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -57,19 +66,18 @@ def test_parts_add_up_to_what_the_summary_says(
     assert sum(slowest["mean_parts_s"].values()) == pytest.approx(longest)
 
 
-def test_the_tables_fit_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    simulated(tmp_path / "run")
+def test_the_tables_fit_a_terminal(plain_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert main(["explain", str(tmp_path / "run")]) == 0
+    assert main(["explain", str(plain_run)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("sum") for line in lines) == 2
 
 
 def test_what_cannot_be_explained_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plain_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    simulated(tmp_path / "run")
+    shutil.copytree(plain_run, tmp_path / "run")
     manifest_path = tmp_path / "run" / "manifest.json"
     manifest = json.loads(manifest_path.read_text())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from kvsim.cli.colour import STATE_COLOURS
 from kvsim.cli.compare_table import comparison_lines
+from kvsim.cli.main import main
 from kvsim.cli.table import table
 from kvsim.cli.watch_panel import Clock, Snapshot, panel_lines
 from kvsim.sim.comparison import compare
@@ -48,16 +50,16 @@ def write_trace(path: Path, name: str) -> None:
 
 def kvsim(folder: Path, *words: str, encoding: str = "utf-8") -> str:
     """Both outputs of a command that must work, as a terminal would get them."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kvsim.cli", *words],
-        cwd=folder,
-        env=os.environ | {"PYTHONIOENCODING": encoding},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    text = done.stdout.decode(encoding, "replace")
-    assert done.returncode == 0, text
+    said = io.BytesIO()
+    out = io.TextIOWrapper(said, encoding, "strict", write_through=True)  # as a new process
+    err = io.TextIOWrapper(said, encoding, "backslashreplace", write_through=True)  # opens them
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        code = main(list(words))
+    text = said.getvalue().decode(encoding, "replace")
+    assert code == 0, text
     assert "Traceback" not in text
     return text
 
@@ -95,9 +97,16 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
         plain.rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b.jsonl"))
     except OSError:
         pytest.skip("file names are text here")
-    said = kvsim(tmp_path, "simulate", "\udcff\x1b.jsonl", "--kv-memory=1GiB", "--out=run")
-    assert "\x1b" not in said
-    assert "sha256" in (tmp_path / "run" / REPORT).read_text("utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "kvsim.cli", "simulate", "\udcff\x1b.jsonl", "--kv-memory=1GiB"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert b"\x1b" not in done.stdout
+    assert "sha256" in (tmp_path / "kvsim-run" / REPORT).read_text("utf-8")
 
 
 def test_a_terminal_without_the_letters_of_a_name(tmp_path: Path) -> None:

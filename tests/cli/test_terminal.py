@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,6 +75,22 @@ def on_terminal(*arguments: str, **variables: str) -> str:
     return text
 
 
+def in_process(*arguments: str) -> tuple[int, str]:
+    """Exit code and text of a command on a terminal, without the seconds of a new process."""
+    ours, theirs = pty.openpty()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        ThreadPoolExecutor(1) as reader,
+        os.fdopen(ours, "rb", buffering=0),
+        os.fdopen(theirs, "w", encoding="utf-8") as terminal,
+    ):
+        text = reader.submit(received, ours)
+        patch.setattr(sys, "stdout", terminal)
+        code = main(list(arguments))
+        terminal.close()
+        return code, text.result()
+
+
 def piped(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(list(arguments)) == 0
     return capsys.readouterr().out
@@ -104,8 +121,14 @@ def test_a_terminal_gets_colour_and_a_pipe_the_same_text_without(
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_colour_can_be_declined(variables: dict[str, str]) -> None:
-    assert "\x1b" not in on_terminal("plan", **variables)
+def test_colour_can_be_declined(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert "\x1b" in in_process("plan")[1]
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code, text = in_process("plan")
+    assert code == 0
+    assert "\x1b" not in text
 
 
 def test_colour_can_be_had_in_a_pipe(
@@ -152,9 +175,12 @@ def test_ctrl_c_gives_the_cursor_back() -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 20, 9])
-def test_the_panel_fits_a_small_terminal(columns: int) -> None:
-    size = {"COLUMNS": str(columns), "LINES": "12"}
-    shown = on_terminal(*FEW, "--watch", "--watch-speed", "max", **size)
+def test_the_panel_fits_a_small_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TERM": "xterm", "COLUMNS": str(columns), "LINES": "12"}.items():
+        monkeypatch.setenv(name, value)
+    code, shown = in_process(*FEW, "--watch", "--watch-speed", "max")
+    assert code == 0
+    assert SHOW in shown
     for line in ESCAPES.sub("", shown.rpartition(SHOW)[0]).splitlines():
         assert len(line) < columns
 
@@ -176,7 +202,5 @@ def test_where_nothing_can_be_watched(
 
 @pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf", "fast"])
 def test_bad_speeds(speed: str) -> None:
-    process, ours = started((*FEW, "--watch", f"--watch-speed={speed}"), {})
-    received(ours)
-    os.close(ours)
-    assert process.wait() == 2
+    code, text = in_process(*FEW, "--watch", f"--watch-speed={speed}")
+    assert (code, text) == (2, "")

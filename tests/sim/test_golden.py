@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,8 +45,22 @@ def test_made_up_scenario(name: str, step: bool, recorded: Recorded) -> None:
 
 
 def test_most_logs_are_leapt() -> None:
-    logs = (read_log(GOLDEN / f"{name}.jsonl.gz") for name in INDEX)
-    assert sum(leapable(engine_options(log.options)[0])[0] for log in logs) == 49
+    configs = (engine_options(header(name)["options"])[0] for name in INDEX)
+    assert sum(leapable(config)[0] for config in configs) == 49
+
+
+def header(name: str) -> dict[str, Any]:
+    """First line of a log; the others take longer to read."""
+    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+        line: dict[str, Any] = json.loads(file.readline())
+    return line
+
+
+@lru_cache(maxsize=1)
+def slice_at(path: Path) -> tuple[GoldenLog, Trace]:
+    """Both engines' tests of a log stand together."""
+    log = read_log(path)
+    return log, read_trace(find_trace(log))
 
 
 @pytest.mark.parametrize("step", [True, False], ids=["stepper", "leaper"])
@@ -53,7 +69,7 @@ def test_slice_of_a_public_trace(name: str, step: bool, shared: Path) -> None:
     path = shared / "golden" / "vllm-real" / f"{name}.jsonl.gz"
     if not path.exists():
         pytest.skip(f"{path} is absent")
-    log = read_log(path)
-    verdict = replay(log, read_trace(find_trace(log)), step=step)
+    log, trace = slice_at(path)
+    verdict = replay(log, trace, step=step)
     assert verdict.difference is None
     assert verdict.num_steps == log.summary["steps"]

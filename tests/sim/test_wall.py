@@ -9,8 +9,10 @@ that do, or the test would see nothing.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import math
 import pkgutil
 from dataclasses import dataclass, field
 from random import Random
@@ -30,8 +32,6 @@ from kvsim.traces.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
     from kvsim.policies.context import PolicyContext
     from kvsim.policies.sequence import Sequence
@@ -98,14 +98,25 @@ def knows_the_truth(registry: Registry[Any], name: str) -> bool:
     return bool(getattr(registry.find(name), "uses_oracle", False))
 
 
+class _Enough(Exception):  # noqa: N818 - ends the run, it is no error
+    """What comes now is behind the time up to which decisions are compared."""
+
+
 @dataclass
 class Decisions(ScheduleListener):
-    """Listener: what each call decided, and how long each answer was by then."""
+    """Listener: what each call decided, and how long each answer was by then.
 
+    A run ends at ``upto_ps``: what is decided later is not compared.
+    """
+
+    upto_ps: float = math.inf
     calls: list[tuple[int, str]] = field(default_factory=list)
     sampled: list[dict[int, int]] = field(default_factory=list)
+    ends_ps: dict[int, int] = field(default_factory=dict)
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
+        if flight.call_ps >= self.upto_ps:
+            raise _Enough
         step, state = flight.step, stepper.state
         told = {
             "times": [flight.call_ps, flight.start_ps, flight.end_ps],
@@ -118,6 +129,16 @@ class Decisions(ScheduleListener):
         self.calls.append((flight.call_ps, json.dumps(told)))
         sequences = [*state.running, *state.waiting]
         self.sampled.append({s.index: s.known - s.prompt_tokens for s in sequences})
+
+    def applied(
+        self,
+        stepper: Stepper,
+        flight: Flight,
+        finished: list[int],
+        late: list[int],
+        dropped: list[int],
+    ) -> None:
+        self.ends_ps.update(dict.fromkeys(finished, flight.end_ps))
 
 
 def make_trace(outputs: list[int]) -> Trace:
@@ -155,17 +176,17 @@ def make_trace(outputs: list[int]) -> Trace:
 
 
 def decide(
-    outputs: list[int], rules: Rules, *, audit: bool = False
-) -> tuple[Decisions, NDArray[np.int64]]:
+    outputs: list[int], rules: Rules, *, audit: bool = False, upto_ps: float = math.inf
+) -> Decisions:
     """One run: its decisions and when each request ended."""
     config = SchedulerConfig(**(BASE | rules))  # type: ignore[arg-type]
-    decisions = Decisions()
+    decisions = Decisions(upto_ps)
     max_tokens = np.full(NUM_REQUESTS, LONGEST)
     trace = make_trace(outputs)
-    done = run(trace, config, COST, max_tokens=max_tokens, audit=audit, listener=decisions)
-    ends_ps = np.array(done.recorder.finish_ps)
-    assert (ends_ps >= 0).all(), "all requests finish"
-    return decisions, ends_ps
+    with contextlib.suppress(_Enough):
+        run(trace, config, COST, max_tokens=max_tokens, audit=audit, listener=decisions)
+        assert len(decisions.ends_ps) == NUM_REQUESTS, "all requests finish"
+    return decisions
 
 
 def first_outputs() -> list[int]:
@@ -177,23 +198,25 @@ def compare(rules: Rules) -> list[tuple[Log, Log]]:
     """Decisions of both runs up to where the first changed length is revealed, for each t."""
     outputs = first_outputs()
     first = decide(outputs, rules, audit=True)
-    return [_compare_at(moment, outputs, rules, *first) for moment in MOMENTS]
+    return [_compare_at(moment, outputs, rules, first) for moment in MOMENTS]
 
 
 def _compare_at(
-    moment: float, outputs: list[int], rules: Rules, ours: Decisions, ends_ps: NDArray[np.int64]
+    moment: float, outputs: list[int], rules: Rules, ours: Decisions
 ) -> tuple[Log, Log]:
     position = int(moment * len(ours.calls))
     t_ps, sampled = ours.calls[position][0], ours.sampled[position]
     rnd = Random(11)
-    changed = [index for index in range(NUM_REQUESTS) if ends_ps[index] > t_ps]
+    changed = [index for index in range(NUM_REQUESTS) if ours.ends_ps[index] > t_ps]
     other = list(outputs)
     for index in changed:
         least = sampled.get(index, 0) + 20
         choices = set(range(least, max(least + 2, LONGEST))) - {outputs[index]}
         other[index] = rnd.choice(sorted(choices))
-    theirs, other_ends_ps = decide(other, rules)
-    revealed_ps = min(ends_ps[changed].min(), other_ends_ps[changed].min())
+    first_end_ps = min(ours.ends_ps[index] for index in changed)
+    theirs = decide(other, rules, upto_ps=first_end_ps)
+    ended_there = theirs.ends_ps.keys() & changed
+    revealed_ps = min([first_end_ps, *(theirs.ends_ps[index] for index in ended_there)])
     before = [
         [record for call_ps, record in decisions.calls if call_ps < revealed_ps]
         for decisions in (ours, theirs)
@@ -231,12 +254,12 @@ def test_every_registry_is_covered() -> None:
 
 def test_much_is_decided_behind_the_wall() -> None:
     """Guard of the guard: after the latest t calls still admit, preempt, hit and evict."""
-    decisions, ends_ps = decide(first_outputs(), {})
+    decisions = decide(first_outputs(), {})
     calls = [(call_ps, json.loads(record)) for call_ps, record in decisions.calls]
     seen = {"admitted": 0, "hits": 0, "preempted": 0, "evicted": 0}
     for moment in MOMENTS:
         t_ps = calls[int(moment * len(calls))][0]
-        revealed_ps = ends_ps[ends_ps > t_ps].min()
+        revealed_ps = min(end_ps for end_ps in decisions.ends_ps.values() if end_ps > t_ps)
         window = [record for call_ps, record in calls if t_ps <= call_ps < revealed_ps]
         seen["admitted"] += sum(len(record["admitted"]) for record in window)
         seen["hits"] += sum(hit > 0 for record in window for _, hit, _ in record["admitted"])

@@ -10,7 +10,10 @@ import pytest
 from kvsim.traces import TraceError, apply_answers, read_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from kvsim.traces import Trace
 
 # requests, prompt mean / median / p99 / max, output mean / median / p99 / max, rate, CV of gaps
 AZURE = (19_366, (1154.7, 1020, 4142, 14050), (211.1, 129, 601, 1000), 5.530, 1.094)
@@ -97,7 +100,7 @@ ARXIV = "vidur/arxiv_summarization_stats_llama2_tokenizer_filtered_v2.csv.gz"
     ],
 )  # fmt: skip
 def test_more_of_the_check_table(
-    shared: Path,
+    public_trace: Callable[[str], Trace],
     file: str,
     requests: int,
     prompt: tuple[float, ...],
@@ -105,7 +108,7 @@ def test_more_of_the_check_table(
     rate: float | None,
     variation: float | None,
 ) -> None:
-    trace = read_trace(shared / "traces" / file, keep_unusable=True)
+    trace = public_trace(file)
     assert len(trace) == requests
     for values, figures in ((trace.prompt_tokens, prompt), (trace.output_tokens, output)):
         assert round(float(values.mean()), 1) == figures[0]

@@ -11,6 +11,7 @@ from kvsim.traces import Receipt, Trace, read_trace
 from kvsim.traces.statistics import length_histogram, statistics_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -51,10 +52,10 @@ TABLE = {
 
 
 @pytest.mark.parametrize("file", TABLE)
-def test_the_check_tables(shared: Path, file: str) -> None:
+def test_the_check_tables(public_trace: Callable[[str], Trace], file: str) -> None:
     """Of ``shared/traces/README.md`` and of validation-targets section 6."""
     rows, prompt, output, rate, variation, p90 = TABLE[file]
-    statistics = statistics_of(read_trace(shared / "traces" / file, keep_unusable=True))
+    statistics = statistics_of(public_trace(file))
     assert statistics.rows == statistics.requests == rows
     assert statistics.zero_outputs == (6 if "kv-cache-tester" in file else 0)
     assert statistics.output is not None

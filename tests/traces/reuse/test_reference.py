@@ -13,6 +13,7 @@ from kvsim.traces.reuse import measure_reuse
 from kvsim.traces.reuse.ceiling import ceiling_by_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MOONCAKE = "mooncake-fast25/conversation_trace.first45min.jsonl.gz"
@@ -80,10 +81,10 @@ def test_the_tree_table(mooncake: Trace, slice_figures: Any, policy: str) -> Non
         assert reuse.replayed("lru", 10_000) == reuse.curve.at(10_000)
 
 
-def test_kv_cache_tester(shared: Path, reference: Any) -> None:
+def test_kv_cache_tester(public_trace: Callable[[str], Trace], reference: Any) -> None:
     """Each session by itself: block ids of two sessions are two blocks."""
     ((file, figures),) = reference["kv_cache_tester_infinite"].items()
-    trace = read_trace(shared / "traces" / file, keep_unusable=True)
+    trace = public_trace(file)
     assert trace.session is not None
     reuse = measure_reuse(trace)
     ceiling = reuse.ceiling
