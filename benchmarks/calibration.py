@@ -21,7 +21,6 @@ import pandas as pd
 from kvsim.calibrate import blocks
 from kvsim.calibrate.design import from_design
 from kvsim.calibrate.hold_out import hold_out_of
-from kvsim.calibrate.loads import prefill_pieces
 from kvsim.calibrate.points import Points
 from kvsim.calibrate.shipped import RECIPES, measurements_of
 from kvsim.calibrate.sources import read_measurements
@@ -59,7 +58,7 @@ def fractions_of(profile: Profile) -> NDArray[np.float64]:
         [
             2 * shape.layer_params / profile.gemm.pieces[0][0] / rate,
             2 * shape.kv_values / profile.decode_attention.per_token_us / rate,
-            2 * shape.layer_params / profile.gemm.pieces[1][1] / peak,
+            2 * shape.layer_params / profile.gemm.arithmetic_us / peak,
         ]
     )
 
@@ -170,7 +169,8 @@ def check_prefills(tables: Path) -> None:
         together = hold_out_of(fit.unseen_us[several], points.us[several])
         points = points.where(several)
         single = Points({**points.loads, "requests": np.ones(len(points))}, points.us)
-        alone = points["requests"] * fit.fit.predict(prefill_pieces(single))
+        pieces = blocks.prefill_forms(single)[fit.chosen].pieces
+        alone = points["requests"] * fit.fit.predict(pieces)
         print(f"| {recipe.name} | {percent(together)} | {percent(hold_out_of(alone, points.us))} |")
 
 

@@ -116,8 +116,11 @@ def fit_profile(measurements: Measurements, name: str) -> Calibration:
 def _fit_layer(draft: _Draft, measurements: Measurements) -> None:
     points = blocks.layer_points(measurements.layer)
     if len(points):
-        found = draft.add("layer", blocks.fit_layer(points))
-        term = TokenTerm(((found["g0"], found["g1"]), (found["g2"], found["g3"])))
+        fit = blocks.fit_layer(points)
+        found = draft.add("layer", fit)
+        pieces = (found["g0"], found["g1"]), (found["g2"], found["g3"])
+        per_tile_us = found.get("per_tile_us", 0.0)
+        term = TokenTerm(pieces, (), blocks.tile_of(fit), per_tile_us)
         draft.profile = replace(draft.profile, gemm=term)
     else:
         draft.assumed.append(_FILLED["layer"])

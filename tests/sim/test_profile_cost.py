@@ -52,9 +52,12 @@ groups = st.builds(
 knots = st.lists(
     st.tuples(st.integers(0, 40), coefficient), min_size=2, max_size=4, unique_by=lambda k: k[0]
 )
+plain_costs = st.builds(TokenCost, pieces, st.just(()), st.just(1), st.just(0))
 token_costs = st.one_of(
-    st.builds(TokenCost, pieces, st.just(())),
-    st.builds(TokenCost, st.just(()), knots.map(lambda rows: tuple(sorted(rows)))),
+    st.builds(TokenCost, pieces, st.just(()), st.integers(1, 16), coefficient),
+    st.builds(
+        TokenCost, st.just(()), knots.map(lambda rows: tuple(sorted(rows))), st.just(1), st.just(0)
+    ),
 )
 costs = st.builds(
     ProfileCost,
@@ -63,7 +66,7 @@ costs = st.builds(
     host_ps=st.integers(0, 6000),
     host_per_request_ps=st.integers(0, 50),
     gemm=token_costs,
-    all_reduce=st.builds(TokenCost, pieces, st.just(())),
+    all_reduce=plain_costs,
     attention=st.lists(groups, min_size=1, max_size=3).map(tuple),
     head=token_costs,
     copy_per_token_ps=coefficient,
