@@ -167,11 +167,15 @@ def fit_experts(points: Points, expert_bytes: float, l2_bytes: int) -> BlockFit:
 
 
 def decode_step_error(
-    layer: Points, layer_fit: BlockFit, decode: Points, decode_us: NDArray[np.float64]
+    layer: Points,
+    layer_us: NDArray[np.float64],
+    decode: Points,
+    decode_us: NDArray[np.float64],
 ) -> HoldOut | None:
     """Layer plus decode attention at the batches that both blocks measured.
 
-    ``decode_us``: predictions for ``decode`` from fits without the point. ``None`` without points.
+    ``layer_us``, ``decode_us``: predictions for their points from fits without the point. ``None``
+    without points.
     """
     batch, context = decode["batch"], decode["context"]
     common = np.isin(batch, layer["tokens"]) & (batch <= MAX_STEP_BATCH)
@@ -179,6 +183,4 @@ def decode_step_error(
     if not common.any():
         return None
     place = np.searchsorted(layer["tokens"], batch[common])
-    return hold_out_of(
-        layer_fit.unseen_us[place] + decode_us[common], layer.us[place] + decode.us[common]
-    )
+    return hold_out_of(layer_us[place] + decode_us[common], layer.us[place] + decode.us[common])

@@ -155,7 +155,7 @@ def _fit_decode(draft: _Draft, measurements: Measurements) -> None:
             both = served.and_then(tiny)
             tiny_us = fit.fit.predict(decode_pieces(tiny))
             error = blocks.decode_step_error(
-                layer, found, both, np.concatenate([fit.unseen_us, tiny_us])
+                layer, found.unseen_us, both, np.concatenate([fit.unseen_us, tiny_us])
             )
             if error is not None:
                 draft.hold_out["decode_step"] = error
