@@ -116,7 +116,7 @@ def fit_prefill(points: Points) -> BlockFit:
 def prefill_forms(points: Points) -> list[Form]:
     """Two pieces; with a time for each request in the first."""
     reach, area = ("reach_us", "reach_per_token_us"), ("base_us", "per_token_us", "per_area_us")
-    by_request = (*reach, "reach_per_request_us")
+    by_request = (*reach, "reach_per_request_us", "reach_per_past_us")
     return [
         Form((reach, area), prefill_pieces(points)),
         Form((by_request, area), prefill_pieces_by_request(points)),

@@ -15,6 +15,7 @@ from kvsim.calibrate import blocks, prediction
 from kvsim.calibrate.all_reduce_table import all_reduce_table
 from kvsim.calibrate.hold_out import hold_out_of
 from kvsim.calibrate.loads import decode_pieces
+from kvsim.calibrate.max_affine import fit_max_affine
 from kvsim.calibrate.sources.cards import L2_BYTES
 from kvsim.calibrate.step_fit import fit_steps
 from kvsim.sim.datasheet import datasheet_profile
@@ -166,12 +167,17 @@ def _fit_prefill(draft: _Draft, measurements: Measurements) -> None:
     if not len(points):
         draft.assumed.append(_FILLED["prefill"])
         return
-    found = draft.add("prefill", blocks.fit_prefill(points))
-    draft.profile = replace(draft.profile, prefill_attention=PrefillAttention(**found))
+    fit = blocks.fit_prefill(points)
+    term = PrefillAttention(**draft.add("prefill", fit))
     if not points["past"].any():
+        shortest = fit_max_affine(blocks.prefill_forms(points)[0].pieces, points.us)
+        more_us = max(shortest.coefficients[0][1] - term.reach_per_token_us, 0.0)
+        term = replace(term, reach_per_past_us=float(f"{more_us:.6g}"))
         draft.assumed.append(
             "chunks over past: the area and reach terms of prompts without past, not measured"
+            + ("; a token of past as dear as without a time by request" if fit.chosen else "")
         )
+    draft.profile = replace(draft.profile, prefill_attention=term)
 
 
 def _fit_mixed(draft: _Draft, measurements: Measurements) -> None:

@@ -51,9 +51,10 @@ def prefill_pieces(points: Points) -> Pieces:
 
 
 def prefill_pieces_by_request(points: Points) -> Pieces:
-    """The same two pieces; the first also pays for each request of the call."""
+    """The same two pieces; the first also pays for each request, and each token of its past."""
+    requests = points["requests"]
     reach, area = prefill_pieces(points)
-    return [np.column_stack([reach, points["requests"]]), area]
+    return [np.column_stack([reach, requests, requests * points["past"]]), area]
 
 
 def mixed_pieces(points: Points) -> Pieces:

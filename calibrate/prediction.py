@@ -43,7 +43,10 @@ def prefill_us(profile: Profile, chunk: int, past: int) -> float:
     """Attention of one chunk, us."""
     term = profile.prefill_attention
     return max(
-        term.reach_us + term.reach_per_request_us + term.reach_per_token_us * (chunk + past),
+        term.reach_us
+        + term.reach_per_request_us
+        + term.reach_per_token_us * (chunk + past)
+        + term.reach_per_past_us * past,
         term.base_us
         + term.per_token_us * chunk
         + term.per_area_us * (chunk * past + chunk * chunk / 2),

@@ -84,7 +84,11 @@ def _says(block: str, values: dict[str, float], profile: Profile) -> dict[str, s
         says = {"per_call_us": "floor of a call", "per_request_us": "a sequence"}
         says |= read("per_token_us", kv_bytes)
     elif block == "prefill_attention":
-        says = {"reach_us": "floor of a call", "reach_per_request_us": "a request"}
+        says = {
+            "reach_us": "floor of a call",
+            "reach_per_request_us": "a request",
+            "reach_per_past_us": "a token of past, on top",
+        }
         says |= read("reach_per_token_us", kv_bytes)
         says |= computed("per_area_us", 4 * shape.num_heads * shape.head_dim / tp)
     elif block == "mixed_attention":

@@ -63,9 +63,9 @@ class DecodeAttention:
 class PrefillAttention:
     """One call: the larger of two pieces, the first of which holds for little work.
 
-    ``reach + reach_per_request*R + reach_per_token*(p + c)``, ``base + per_token*c +
-    per_area*area``: R = requests of the call; c = chunk and p = past in tokens, area = c*p + c*c/2,
-    each summed over them.
+    ``reach + reach_per_request*R + reach_per_token*(p + c) + reach_per_past*p``, ``base +
+    per_token*c + per_area*area``: R = requests of the call; c = chunk and p = past in tokens, area
+    = c*p + c*c/2, each summed over them.
     """
 
     reach_us: float
@@ -74,6 +74,7 @@ class PrefillAttention:
     per_token_us: float
     per_area_us: float
     reach_per_request_us: float = 0.0
+    reach_per_past_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

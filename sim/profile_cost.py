@@ -10,7 +10,8 @@
                  the last piece may also pay for each started tile of tokens
     decode     = a0 + a1*B + a2*T                       (no prefill in the step)
     mixed      = P + m1*B + m2*T                        (c = chunk, p = past, summed below)
-    P          = max(p0 + p1*sum(p + c) + p5*prefills, p2 + p3*sum(c) + p4*sum(c*p + c*c/2))
+    P          = max(p0 + p1*sum(p + c) + p5*prefills + p6*sum(p),
+                     p2 + p3*sum(c) + p4*sum(c*p + c*c/2))
 
 Several prefills of a step are one call, so they share its floor: on 51 calls of 2-64 requests in
 each of three public tables (docs/validation.md) the sum of single calls is 69-109 % too slow at the
@@ -96,6 +97,7 @@ class GroupAttention(NamedTuple):
     mixed_per_request_ps: int
     mixed_per_context_ps: int
     reach_per_request_ps: int = 0
+    reach_per_past_ps: int = 0
     window: int | None = None
     window_index: int = 0
     """Place of a windowed group in ``window_contexts``."""
@@ -119,7 +121,8 @@ class GroupAttention(NamedTuple):
         return max(
             self.reach_ps
             + self.reach_per_request_ps * len(chunks)
-            + self.reach_per_token_ps * reach,
+            + self.reach_per_token_ps * reach
+            + self.reach_per_past_ps * (reach - queries),
             self.base_ps + self.per_token_ps * queries + self.area_fs * area // FS_PER_PS,
         )
 

@@ -37,7 +37,7 @@ _OPTIONAL_SHAPE: dict[str, object] = {
     "expert_params": 0,
 }
 _OPTIONAL_TERM: dict[str, object] = {"tile_tokens": 1, "per_tile_us": 0.0}
-_OPTIONAL_PREFILL: dict[str, object] = {"reach_per_request_us": 0.0}
+_OPTIONAL_PREFILL: dict[str, object] = {"reach_per_request_us": 0.0, "reach_per_past_us": 0.0}
 _LEFT_OUT = _OPTIONAL_TERM | _OPTIONAL_PREFILL
 """Keys that a file has only where they say something."""
 _Section = TypeVar("_Section")

@@ -123,6 +123,7 @@ def _group(
         mixed_per_request_ps=whole_ps(factor * mixed.per_request_us * heads),
         mixed_per_context_ps=whole_ps(factor * mixed.per_token_us * kv_bytes),
         reach_per_request_ps=whole_ps(prefill.reach_per_request_us * area),
+        reach_per_past_ps=whole_ps(prefill.reach_per_past_us * kv_bytes),
         window=group.window,
     )
 

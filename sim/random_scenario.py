@@ -146,7 +146,7 @@ def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
             rnd.choice([0, 70]),
             rnd.choice([0, 1, 13]),
         )
-    attention = GroupAttention(*(rnd.randint(0, 40) for _ in range(11)))
+    attention = GroupAttention(*(rnd.randint(0, 40) for _ in range(12)))
     pieces = tuple((rnd.randint(0, 3000), rnd.randint(0, 90)) for _ in range(2))
     return ProfileCost(
         name="random",

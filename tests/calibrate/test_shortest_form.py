@@ -6,9 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.calibrate import blocks
+from kvsim.calibrate.fit import fit_profile
 from kvsim.calibrate.hold_out import predict_unseen
+from kvsim.calibrate.max_affine import fit_max_affine
+from kvsim.calibrate.measurements import Measurements
 from kvsim.calibrate.points import Points
 from kvsim.calibrate.shortest_form import fit_shortest
+from kvsim.sim.models import load_model
 
 TOKENS = np.unique(np.concatenate([2.0 ** np.arange(11), np.arange(48, 1100, 24)]))
 
@@ -51,6 +55,33 @@ def test_a_time_for_each_request_of_a_call_comes_back() -> None:
     fit = blocks.fit_prefill(prefills(np.array([1.0, 4, 16, 64]), 1.8))
     assert fit.values["reach_per_request_us"] == pytest.approx(1.8, rel=0.05)
     assert fit.values["per_area_us"] == pytest.approx(9e-5, rel=0.03)
+
+
+def test_a_past_token_that_nobody_measured_is_as_dear_as_in_the_shortest_form() -> None:
+    model = load_model("llama-3.1-8b")
+    points = prefills(np.array([1.0, 4, 16, 64]), 1.8)
+    measured = Measurements("l40s", model, 1, "test", {}, prefill_attention=points)
+    calibration = fit_profile(measured, "mine")
+    term, (fit, *_) = calibration.profile.prefill_attention, calibration.fits
+    assert fit.chosen == 1
+    plain = fit_max_affine(blocks.prefill_forms(points)[0].pieces, points.us).coefficients[0][1]
+    assert term.reach_per_token_us < plain
+    assert term.reach_per_token_us + term.reach_per_past_us == pytest.approx(plain, rel=1e-4)
+    assert any("a token of past as dear" in line for line in calibration.profile.assumed)
+
+
+def test_a_past_token_that_was_measured_is_fitted() -> None:
+    grids = np.meshgrid([1.0, 4, 16, 64], [16.0, 64, 256], [0.0, 500, 8000])
+    requests, chunk, past = (grid.ravel() for grid in grids)
+    area = requests * (chunk * past + chunk**2 / 2)
+    us = np.maximum(
+        9 + requests * (1.8 + 0.02 * chunk + 0.03 * past),
+        10 + 0.025 * requests * chunk + 9e-5 * area,
+    )
+    points = Points({"requests": requests, "chunk": chunk, "past": past}, us * noise(36, 0.01))
+    fit = blocks.fit_prefill(points)
+    past_us = fit.values["reach_per_token_us"] + fit.values.get("reach_per_past_us", 0.0)
+    assert past_us == pytest.approx(0.03, rel=0.05)
 
 
 def test_calls_of_one_request_cannot_tell_it_from_their_floor() -> None:

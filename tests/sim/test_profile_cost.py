@@ -164,6 +164,7 @@ def test_each_term_of_a_mixed_step() -> None:
         reach_ps=1,
         reach_per_token_ps=1,
         reach_per_request_ps=90,
+        reach_per_past_ps=2,
         base_ps=2,
         per_token_ps=3,
         area_fs=500,
@@ -171,12 +172,12 @@ def test_each_term_of_a_mixed_step() -> None:
         mixed_per_context_ps=7,
     )
     cost = make_cost(attention=(group,), gemm=TokenCost(((100, 1), (0, 10))))
-    prefill = max(1 + 90 + (20 + 4), 2 + 3 * 4 + (2 * 4 * 20 + 16) // 2)
-    assert prefill == 115
+    prefill = max(1 + 90 + (20 + 4) + 2 * 20, 2 + 3 * 4 + (2 * 4 * 20 + 16) // 2)
+    assert prefill == 155
     gemm = max(100 + 6, 10 * 6)
     assert cost.step([(4, 20)], 2, 50)[0] == gemm + prefill + 5 * 2 + 7 * 50
-    both = max(1 + 2 * 90 + (20 + 4 + 1), 2 + 3 * 5 + (2 * 4 * 20 + 16 + 1) // 2)
-    assert both == 206
+    both = max(1 + 2 * 90 + (20 + 4 + 1) + 2 * 20, 2 + 3 * 5 + (2 * 4 * 20 + 16 + 1) // 2)
+    assert both == 246
     assert cost.step([(4, 20), (1, 0)], 0, 0)[0] == 105 + both, "one call, one floor"
 
 
