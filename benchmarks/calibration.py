@@ -5,8 +5,9 @@
 TABLES is the folder that ``python -m kvsim.calibrate.shipped`` takes. Checks: ``fractions``
 (datasheet fractions of other cards), ``shapes`` (other models derived from one profile), ``ranks``
 (a split derived from one rank), ``prefills`` (several prefills in a call), ``design`` (fits to the
-33-point design only), ``engine`` (whole-engine rows of Llama-3.1-70B on 2-8 H100). The tables in
-docs/validation.md are their output.
+33-point design only), ``forms`` (the shortest form of layer and prefill against the one that was
+chosen, on five deals of the points), ``engine`` (whole-engine rows of Llama-3.1-70B on 2-8 H100).
+The tables in docs/validation.md are their output.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import pandas as pd
 
 from kvsim.calibrate import blocks
 from kvsim.calibrate.design import from_design
-from kvsim.calibrate.hold_out import hold_out_of
-from kvsim.calibrate.loads import prefill_pieces
+from kvsim.calibrate.hold_out import hold_out_of, predict_unseen
+from kvsim.calibrate.loads import decode_pieces
 from kvsim.calibrate.points import Points
 from kvsim.calibrate.shipped import RECIPES, measurements_of
 from kvsim.calibrate.sources import read_measurements
@@ -38,6 +39,7 @@ from kvsim.traces.trace import Trace
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kvsim.calibrate.block_fit import Form
     from kvsim.calibrate.measurements import Measurements
     from kvsim.sim.profile import HoldOut, Profile
     from kvsim.sim.profile_cost import ProfileCost
@@ -59,7 +61,7 @@ def fractions_of(profile: Profile) -> NDArray[np.float64]:
         [
             2 * shape.layer_params / profile.gemm.pieces[0][0] / rate,
             2 * shape.kv_values / profile.decode_attention.per_token_us / rate,
-            2 * shape.layer_params / profile.gemm.pieces[1][1] / peak,
+            2 * shape.layer_params / profile.gemm.arithmetic_us / peak,
         ]
     )
 
@@ -170,7 +172,8 @@ def check_prefills(tables: Path) -> None:
         together = hold_out_of(fit.unseen_us[several], points.us[several])
         points = points.where(several)
         single = Points({**points.loads, "requests": np.ones(len(points))}, points.us)
-        alone = points["requests"] * fit.fit.predict(prefill_pieces(single))
+        pieces = blocks.prefill_forms(single)[fit.chosen].pieces
+        alone = points["requests"] * fit.fit.predict(pieces)
         print(f"| {recipe.name} | {percent(together)} | {percent(hold_out_of(alone, points.us))} |")
 
 
@@ -183,6 +186,52 @@ def check_design(tables: Path) -> None:
             for block in ("layer", "decode_attention", "prefill_attention", "mixed_attention")
         ]
         print(f"| {recipe.name} | " + " | ".join(cells) + " |")
+
+
+def check_forms(tables: Path) -> None:
+    print("| profile | decode step | layer | prefill attention |")
+    for recipe in RECIPES:
+        measured = measurements_of(recipe, tables)
+        cells = []
+        for shortest in (True, False):
+            found = [form_errors(measured, seed, shortest=shortest) for seed in range(1, 6)]
+            cells.append([spread_of(errors) for errors in zip(*found, strict=True)])
+        shown = [f"{before} -> {after}" for before, after in zip(*cells, strict=True)]
+        print(f"| {recipe.name} | " + " | ".join(shown) + " |")
+
+
+def form_errors(measured: Measurements, seed: int, *, shortest: bool) -> list[HoldOut | None]:
+    """Errors of decode step, layer and prefill on one deal of the points to four quarters."""
+
+    def unseen(forms: list[Form], us: NDArray[np.float64]) -> NDArray[np.float64]:
+        pieces = [form.pieces for form in (forms[:1] if shortest else forms)]
+        return predict_unseen(pieces, us, seed=seed)
+
+    layer = blocks.layer_points(measured.layer)
+    layer_us = unseen(blocks.layer_forms(layer), layer.us)
+    served, tiny = blocks.decode_parts(measured)
+    decode = blocks.fit_decode(served)
+    decode_us = np.concatenate(
+        [
+            predict_unseen([decode_pieces(served)], served.us, seed=seed),
+            decode.fit.predict(decode_pieces(tiny)),
+        ]
+    )
+    prefill = blocks.prefill_points(measured.prefill_attention)
+    prefill_us = unseen(blocks.prefill_forms(prefill), prefill.us)
+    step = None
+    if not len(measured.experts):
+        step = blocks.decode_step_error(layer, layer_us, served.and_then(tiny), decode_us)
+    return [step, hold_out_of(layer_us, layer.us), hold_out_of(prefill_us, prefill.us)]
+
+
+def spread_of(errors: tuple[HoldOut | None, ...]) -> str:
+    """Least and largest median/p90 over the deals."""
+    told = [error for error in errors if error is not None]
+    if not told:
+        return "-"
+    columns = ([error.median for error in told], [error.p90 for error in told])
+    return "/".join(f"{100 * min(column):.1f}-{100 * max(column):.1f}" for column in columns)
 
 
 def check_engine(tables: Path) -> None:
@@ -238,6 +287,7 @@ CHECKS = {
     "ranks": check_ranks,
     "prefills": check_prefills,
     "design": check_design,
+    "forms": check_forms,
     "engine": check_engine,
 }
 

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.calibrate.hold_out import hold_out_of, predict_unseen
-from kvsim.calibrate.max_affine import Fit, fit_max_affine
+from kvsim.calibrate.shortest_form import fit_shortest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
     from kvsim.calibrate.loads import Pieces
+    from kvsim.calibrate.max_affine import Fit
     from kvsim.sim.profile import HoldOut
+
+
+class Form(NamedTuple):
+    """One way to write a block: names of its coefficients, and the loads each is a factor of.
+
+    Names are, piece by piece, as the profile's keys call them.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    pieces: Pieces
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFit:
-    """``names``: of the coefficients, piece by piece, as the profile's keys call them."""
+    """A block in the form that was chosen: ``chosen`` is its place, 0 the shortest."""
 
     block: str
     names: tuple[tuple[str, ...], ...]
@@ -26,6 +39,7 @@ class BlockFit:
     hold_out: HoldOut
     unseen_us: NDArray[np.float64]
     """Each of the fitted points as predicted by a fit without it."""
+    chosen: int = 0
 
     @property
     def values(self) -> dict[str, float]:
@@ -39,18 +53,19 @@ class BlockFit:
 
 def fit_block(
     block: str,
-    names: tuple[tuple[str, ...], ...],
-    pieces: Pieces,
+    forms: Sequence[Form],
     us: NDArray[np.float64],
     offset: NDArray[np.float64] | None = None,
 ) -> BlockFit:
-    """Fit all points; its errors are those of fits that did not see the point.
+    """Fit all points in the shortest form that will do (:func:`fit_shortest`).
 
-    Raises ``ValueError`` naming the block where there are too few points.
+    Its errors are those of fits that did not see the point, nor chose their form by it. Raises
+    ``ValueError`` naming the block where there are too few points for the first form.
     """
-    needed = max(matrix.shape[1] for matrix in pieces) + 1
+    needed = max(matrix.shape[1] for matrix in forms[0].pieces) + 1
     if len(us) < needed:
         raise ValueError(f"{block}: {len(us)} points, at least {needed} are needed for its terms")
+    pieces = [form.pieces for form in forms]
     unseen = predict_unseen(pieces, us, offset)
-    fit = fit_max_affine(pieces, us, offset)
-    return BlockFit(block, names, fit, hold_out_of(unseen, us), unseen)
+    chosen, fit = fit_shortest(pieces, us, offset)
+    return BlockFit(block, forms[chosen].names, fit, hold_out_of(unseen, us), unseen, chosen)

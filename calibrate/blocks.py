@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.calibrate.block_fit import BlockFit, fit_block
+from kvsim.calibrate.block_fit import BlockFit, Form, fit_block
 from kvsim.calibrate.hold_out import hold_out_of
 from kvsim.calibrate.loads import (
     batch_pieces,
@@ -19,6 +19,8 @@ from kvsim.calibrate.loads import (
     expert_pieces,
     mixed_pieces,
     prefill_pieces,
+    prefill_pieces_by_request,
+    tile_pieces,
     token_pieces,
 )
 from kvsim.calibrate.max_affine import fit_max_affine
@@ -41,6 +43,8 @@ _MAX_PREFILL_TOKENS: Final = 16384
 _MAX_PREFILLS: Final = 64
 _MIN_CHUNK: Final = 16
 _FEW_DECODES: Final = 12
+TILES: Final = (64, 128, 256)
+"""Rows that a matrix product of these libraries rounds its tokens up to."""
 HELD_OUT_EXPERT_TOKENS: Final = (1, 4, 16, 64)
 
 
@@ -52,7 +56,7 @@ def layer_points(points: Points) -> Points:
 def fit_floor(points: Points) -> BlockFit:
     """Layer at one token by the bytes of its weights; what is left at no bytes is the floor."""
     pieces = batch_pieces(points, "weight_bytes")
-    return fit_block("layer_floor", (("floor_us", "per_byte_us"),), pieces, points.us)
+    return fit_block("layer_floor", [Form((("floor_us", "per_byte_us"),), pieces)], points.us)
 
 
 def decode_parts(measurements: Measurements) -> tuple[Points, Points]:
@@ -72,15 +76,26 @@ def decode_parts(measurements: Measurements) -> tuple[Points, Points]:
 
 
 def fit_layer(points: Points) -> BlockFit:
-    """Dense products of a layer by tokens."""
-    names = (("g0", "g1"), ("g2", "g3"))
-    return fit_block("layer", names, token_pieces(points), points.us)
+    """Dense products of a layer by tokens, in tiles where these show."""
+    return fit_block("layer", layer_forms(points), points.us)
+
+
+def layer_forms(points: Points) -> list[Form]:
+    """Two affine pieces; with tiles of each size in ``TILES``."""
+    plain = Form((("g0", "g1"), ("g2", "g3")), token_pieces(points))
+    names = (("g0", "g1"), ("g2", "g3", "per_tile_us"))
+    return [plain, *(Form(names, tile_pieces(points, tile)) for tile in TILES)]
+
+
+def tile_of(fit: BlockFit) -> int:
+    """Tokens of a tile in a fitted layer; 1: its form has none."""
+    return (1, *TILES)[fit.chosen]
 
 
 def fit_decode(points: Points) -> BlockFit:
     """Decode attention, affine in batch and total context."""
     names = (("per_call_us", "per_request_us", "per_token_us"),)
-    return fit_block("decode_attention", names, decode_pieces(points), points.us)
+    return fit_block("decode_attention", [Form(names, decode_pieces(points))], points.us)
 
 
 def prefill_points(points: Points) -> Points:
@@ -94,9 +109,18 @@ def prefill_points(points: Points) -> Points:
 
 
 def fit_prefill(points: Points) -> BlockFit:
-    """Prefill attention of one call."""
-    names = (("reach_us", "reach_per_token_us"), ("base_us", "per_token_us", "per_area_us"))
-    return fit_block("prefill_attention", names, prefill_pieces(points), points.us)
+    """Prefill attention of one call, by its requests where these show."""
+    return fit_block("prefill_attention", prefill_forms(points), points.us)
+
+
+def prefill_forms(points: Points) -> list[Form]:
+    """Two pieces; with a time for each request in the first."""
+    reach, area = ("reach_us", "reach_per_token_us"), ("base_us", "per_token_us", "per_area_us")
+    by_request = (*reach, "reach_per_request_us", "reach_per_past_us")
+    return [
+        Form((reach, area), prefill_pieces(points)),
+        Form((by_request, area), prefill_pieces_by_request(points)),
+    ]
 
 
 def mixed_points(points: Points) -> Points:
@@ -113,15 +137,16 @@ def mixed_points(points: Points) -> Points:
 def fit_mixed(points: Points, prefill: BlockFit) -> BlockFit:
     """What decodes add to a call that prefills, over the fitted prefill term."""
     alone = Points({"requests": np.ones(len(points)), **points.loads}, points.us)
-    offset = prefill.fit.predict(prefill_pieces(alone))
-    names = (("per_request_us", "per_token_us"),)
-    return fit_block("mixed_attention", names, mixed_pieces(points), points.us, offset)
+    offset = prefill.fit.predict(prefill_forms(alone)[prefill.chosen].pieces)
+    form = Form((("per_request_us", "per_token_us"),), mixed_pieces(points))
+    return fit_block("mixed_attention", [form], points.us, offset)
 
 
 def fit_head(points: Points) -> BlockFit:
     """lm_head and sampler by batch."""
     points = points.where(points["batch"] <= MAX_BATCH)
-    return fit_block("head", (("per_step_us", "per_request_us"),), batch_pieces(points), points.us)
+    form = Form((("per_step_us", "per_request_us"),), batch_pieces(points))
+    return fit_block("head", [form], points.us)
 
 
 def fit_experts(points: Points, expert_bytes: float, l2_bytes: int) -> BlockFit:
@@ -131,7 +156,7 @@ def fit_experts(points: Points, expert_bytes: float, l2_bytes: int) -> BlockFit:
         ("base_us", "per_expert_us", "per_token_us"),
         ("compute_us", "compute_per_token_us"),
     )
-    found = fit_block("experts", names, expert_pieces(points), points.us)
+    found = fit_block("experts", [Form(names, expert_pieces(points))], points.us)
     held_out = np.isin(points["tokens"], HELD_OUT_EXPERT_TOKENS)
     if not held_out.any() or held_out.all():
         return found
@@ -142,11 +167,15 @@ def fit_experts(points: Points, expert_bytes: float, l2_bytes: int) -> BlockFit:
 
 
 def decode_step_error(
-    layer: Points, layer_fit: BlockFit, decode: Points, decode_us: NDArray[np.float64]
+    layer: Points,
+    layer_us: NDArray[np.float64],
+    decode: Points,
+    decode_us: NDArray[np.float64],
 ) -> HoldOut | None:
     """Layer plus decode attention at the batches that both blocks measured.
 
-    ``decode_us``: predictions for ``decode`` from fits without the point. ``None`` without points.
+    ``layer_us``, ``decode_us``: predictions for their points from fits without the point. ``None``
+    without points.
     """
     batch, context = decode["batch"], decode["context"]
     common = np.isin(batch, layer["tokens"]) & (batch <= MAX_STEP_BATCH)
@@ -154,6 +183,4 @@ def decode_step_error(
     if not common.any():
         return None
     place = np.searchsorted(layer["tokens"], batch[common])
-    return hold_out_of(
-        layer_fit.unseen_us[place] + decode_us[common], layer.us[place] + decode.us[common]
-    )
+    return hold_out_of(layer_us[place] + decode_us[common], layer.us[place] + decode.us[common])

@@ -19,8 +19,9 @@ from kvsim.calibrate.measure.device import (
     find_device,
 )
 from kvsim.calibrate.measure.estimate import probe, seconds_in_all, seconds_of
+from kvsim.calibrate.measure.flex_probe import flex_missing
 from kvsim.calibrate.measure.heap import keep_heap
-from kvsim.calibrate.measure.points import Limits, copies, grid, hold_outs, layouts
+from kvsim.calibrate.measure.points import Limits, copies, flex, grid, hold_outs, layouts
 from kvsim.calibrate.measure.raw_points import RawPoints, point_of
 from kvsim.calibrate.measure.session import Rules, run_session
 from kvsim.calibrate.measure.timing import TimingRule, timer_of
@@ -198,13 +199,23 @@ def plan_calibration(wish: Wish) -> Calibration:
         max_step_tokens=wish.max_step_tokens or DEFAULT_STEP_TOKENS[device.type],
         max_total_context=min(_MOST_TOTAL_CONTEXT, fits),
     )
-    points = (
-        *grid(limits),
-        *layouts(limits),
-        *copies(host_link=device.type == "cuda"),
-        *hold_outs(limits, wish.seed),
-    )
     timer = timer_of(device)
+    buffers = Buffers(
+        shape,
+        device=device,
+        dtype=dtype,
+        block_size=wish.block_size,
+        cache_bytes=facts.cache_bytes,
+        seed=wish.seed,
+    )
+    bench = KernelBench(buffers)
+    kernels = _kernels(device)
+    points = [*grid(limits), *layouts(limits)]
+    if device.type == "cuda":
+        missing = flex_missing(flex(limits), bench, timer, device)
+        kernels["flex"] = f"not measured: {missing}" if missing else "torch flex_attention"
+        points += [] if missing else [flex(limits)]
+    points += [*copies(host_link=device.type == "cuda"), *hold_outs(limits, wish.seed)]
     timing = QUICK if wish.quick else FULL
     setup = {
         "model": model.name,
@@ -216,26 +227,18 @@ def plan_calibration(wish: Wish) -> Calibration:
         "timer": timer.name,
         "points": len(points),
         "seed": wish.seed,
-        "kernels": _kernels(device),
+        "kernels": kernels,
         "device": facts.to_json(),
     }
-    buffers = Buffers(
-        shape,
-        device=device,
-        dtype=dtype,
-        block_size=wish.block_size,
-        cache_bytes=facts.cache_bytes,
-        seed=wish.seed,
-    )
     return Calibration(
         model=model,
         shape=shape,
         device=device,
         facts=facts,
         dtype=dtype,
-        points=points,
+        points=tuple(points),
         setup=setup,
-        bench=KernelBench(buffers),
+        bench=bench,
         timer=timer,
         rules=Rules(timing, wish.max_drift, anchor_rule(device)),
     )

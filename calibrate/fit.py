@@ -15,6 +15,7 @@ from kvsim.calibrate import blocks, prediction
 from kvsim.calibrate.all_reduce_table import all_reduce_table
 from kvsim.calibrate.hold_out import hold_out_of
 from kvsim.calibrate.loads import decode_pieces
+from kvsim.calibrate.max_affine import fit_max_affine
 from kvsim.calibrate.sources.cards import L2_BYTES
 from kvsim.calibrate.step_fit import fit_steps
 from kvsim.sim.datasheet import datasheet_profile
@@ -116,8 +117,11 @@ def fit_profile(measurements: Measurements, name: str) -> Calibration:
 def _fit_layer(draft: _Draft, measurements: Measurements) -> None:
     points = blocks.layer_points(measurements.layer)
     if len(points):
-        found = draft.add("layer", blocks.fit_layer(points))
-        term = TokenTerm(((found["g0"], found["g1"]), (found["g2"], found["g3"])))
+        fit = blocks.fit_layer(points)
+        found = draft.add("layer", fit)
+        pieces = (found["g0"], found["g1"]), (found["g2"], found["g3"])
+        per_tile_us = found.get("per_tile_us", 0.0)
+        term = TokenTerm(pieces, (), blocks.tile_of(fit), per_tile_us)
         draft.profile = replace(draft.profile, gemm=term)
     else:
         draft.assumed.append(_FILLED["layer"])
@@ -152,7 +156,7 @@ def _fit_decode(draft: _Draft, measurements: Measurements) -> None:
             both = served.and_then(tiny)
             tiny_us = fit.fit.predict(decode_pieces(tiny))
             error = blocks.decode_step_error(
-                layer, found, both, np.concatenate([fit.unseen_us, tiny_us])
+                layer, found.unseen_us, both, np.concatenate([fit.unseen_us, tiny_us])
             )
             if error is not None:
                 draft.hold_out["decode_step"] = error
@@ -163,12 +167,17 @@ def _fit_prefill(draft: _Draft, measurements: Measurements) -> None:
     if not len(points):
         draft.assumed.append(_FILLED["prefill"])
         return
-    found = draft.add("prefill", blocks.fit_prefill(points))
-    draft.profile = replace(draft.profile, prefill_attention=PrefillAttention(**found))
+    fit = blocks.fit_prefill(points)
+    term = PrefillAttention(**draft.add("prefill", fit))
     if not points["past"].any():
+        shortest = fit_max_affine(blocks.prefill_forms(points)[0].pieces, points.us)
+        more_us = max(shortest.coefficients[0][1] - term.reach_per_token_us, 0.0)
+        term = replace(term, reach_per_past_us=float(f"{more_us:.6g}"))
         draft.assumed.append(
             "chunks over past: the area and reach terms of prompts without past, not measured"
+            + ("; a token of past as dear as without a time by request" if fit.chosen else "")
         )
+    draft.profile = replace(draft.profile, prefill_attention=term)
 
 
 def _fit_mixed(draft: _Draft, measurements: Measurements) -> None:

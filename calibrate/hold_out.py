@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.calibrate.max_affine import fit_max_affine
+from kvsim.calibrate.shortest_form import fit_shortest
 from kvsim.sim.profile import HoldOut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from kvsim.calibrate.loads import Pieces
 
 _NUM_FOLDS: Final = 4
 _FEW_POINTS: Final = 40
@@ -29,26 +31,28 @@ def hold_out_of(predicted: NDArray[np.float64], us: NDArray[np.float64]) -> Hold
 
 
 def predict_unseen(
-    pieces: Sequence[NDArray[np.float64]],
+    forms: Sequence[Pieces],
     us: NDArray[np.float64],
     offset: NDArray[np.float64] | None = None,
+    seed: int = _SEED,
 ) -> NDArray[np.float64]:
-    """Each point as predicted by a fit (:func:`fit_max_affine`) to the three other quarters.
+    """Each point as predicted by a fit (:func:`fit_shortest`) to the three other quarters.
 
-    With fewer than 40 points, each is left out alone.
+    The form is chosen by those three quarters too. With fewer than 40 points, each is left out
+    alone.
     """
     count = len(us)
     num_folds = count if count < _FEW_POINTS else _NUM_FOLDS
-    fold = np.random.default_rng(_SEED).permutation(count) % num_folds
+    fold = np.random.default_rng(seed).permutation(count) % num_folds
     predicted = np.empty(count)
     for number in range(num_folds):
         seen, unseen = fold != number, fold == number
-        fit = fit_max_affine(
-            [matrix[seen] for matrix in pieces],
+        chosen, fit = fit_shortest(
+            [[matrix[seen] for matrix in form] for form in forms],
             us[seen],
             None if offset is None else offset[seen],
         )
         predicted[unseen] = fit.predict(
-            [matrix[unseen] for matrix in pieces], 0.0 if offset is None else offset[unseen]
+            [matrix[unseen] for matrix in forms[chosen]], 0.0 if offset is None else offset[unseen]
         )
     return predicted

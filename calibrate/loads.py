@@ -24,6 +24,13 @@ def token_pieces(points: Points, load: str = "tokens") -> Pieces:
     return [matrix, matrix]
 
 
+def tile_pieces(points: Points, tile_tokens: int) -> Pieces:
+    """The same two pieces; the second also pays for each started tile of tokens."""
+    tokens = points["tokens"]
+    plain = _columns(np.ones(len(points)), tokens)
+    return [plain, np.column_stack([plain, np.ceil(tokens / tile_tokens)])]
+
+
 def batch_pieces(points: Points, load: str = "batch") -> Pieces:
     """One piece, affine in one load."""
     return [_columns(np.ones(len(points)), points[load])]
@@ -41,6 +48,13 @@ def prefill_pieces(points: Points) -> Pieces:
     one = np.ones(len(points))
     area = requests * (chunk * past + chunk * chunk / 2)
     return [_columns(one, requests * (past + chunk)), _columns(one, requests * chunk, area)]
+
+
+def prefill_pieces_by_request(points: Points) -> Pieces:
+    """The same two pieces; the first also pays for each request, and each token of its past."""
+    requests = points["requests"]
+    reach, area = prefill_pieces(points)
+    return [np.column_stack([reach, requests, requests * points["past"]]), area]
 
 
 def mixed_pieces(points: Points) -> Pieces:

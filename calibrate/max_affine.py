@@ -145,7 +145,7 @@ def _certified(
     determined = len(singular) > 0 and singular[-1] > 0
     condition = float(singular[0] / singular[-1]) if determined else float("inf")
     relative = np.full(len(moved), np.inf)
-    relative[moved] = np.sqrt(spread * np.diag(np.linalg.pinv(free.T @ free)))
+    relative[moved] = np.sqrt(spread * np.maximum(np.diag(np.linalg.pinv(free.T @ free)), 0))
     flat = np.concatenate(kept)
     errors = np.where(flat > 0, relative * np.where(flat > 0, flat, 1.0), 0.0)
     cuts = np.cumsum([len(row) for row in kept])[:-1]

@@ -43,7 +43,10 @@ def prefill_us(profile: Profile, chunk: int, past: int) -> float:
     """Attention of one chunk, us."""
     term = profile.prefill_attention
     return max(
-        term.reach_us + term.reach_per_token_us * (chunk + past),
+        term.reach_us
+        + term.reach_per_request_us
+        + term.reach_per_token_us * (chunk + past)
+        + term.reach_per_past_us * past,
         term.base_us
         + term.per_token_us * chunk
         + term.per_area_us * (chunk * past + chunk * chunk / 2),
@@ -80,7 +83,8 @@ _PREDICTORS: Final[dict[str, Callable[..., float]]] = {
 
 def _token_term_us(term: TokenTerm, tokens: int) -> float:
     if not term.knots:
-        return max(us + per_token_us * tokens for us, per_token_us in term.pieces)
+        values = [us + per_token_us * tokens for us, per_token_us in term.pieces]
+        return max(*values, values[-1] + term.per_tile_us * -(-tokens // term.tile_tokens))
     if tokens <= term.knots[0][0]:
         return term.knots[0][1]
     pairs = list(itertools.pairwise(term.knots))

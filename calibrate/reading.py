@@ -51,7 +51,7 @@ def _unit(name: str) -> str:
         return "us/token"
     if "per_area" in name:
         return "us/token^2"
-    for load in ("request", "expert", "byte"):
+    for load in ("request", "expert", "byte", "tile"):
         if f"per_{load}" in name:
             return f"us/{load}"
     return "us"
@@ -72,14 +72,24 @@ def _says(block: str, values: dict[str, float], profile: Profile) -> dict[str, s
     says: dict[str, str] = {}
     if block == "layer":
         weights = shape.layer_params / tp
-        says = read("g0", weights * _VALUE_BYTES) | computed("g3", 2 * weights)
+        says = read("g0", weights * _VALUE_BYTES)
+        gemm = profile.gemm
+        says["g3"] = _share(2 * weights, gemm.arithmetic_us, peak, "peak")
+        if gemm.per_tile_us:
+            says["g3"] += ", its share of a tile included"
+            says["per_tile_us"] = f"a started tile of {gemm.tile_tokens} tokens"
     elif block == "layer_floor":
         says = {"floor_us": "launches and small kernels"} | read("per_byte_us", 1.0)
     elif block == "decode_attention":
         says = {"per_call_us": "floor of a call", "per_request_us": "a sequence"}
         says |= read("per_token_us", kv_bytes)
     elif block == "prefill_attention":
-        says = {"reach_us": "floor of a call"} | read("reach_per_token_us", kv_bytes)
+        says = {
+            "reach_us": "floor of a call",
+            "reach_per_request_us": "a request",
+            "reach_per_past_us": "a token of past, on top",
+        }
+        says |= read("reach_per_token_us", kv_bytes)
         says |= computed("per_area_us", 4 * shape.num_heads * shape.head_dim / tp)
     elif block == "mixed_attention":
         alone = profile.decode_attention.per_token_us

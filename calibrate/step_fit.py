@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.calibrate.block_fit import fit_block
+from kvsim.calibrate.block_fit import Form, fit_block
 from kvsim.calibrate.loads import decode_pieces
 from kvsim.sim.profile import DecodeAttention, HostTerm, MixedAttention, PrefillAttention, TokenTerm
 
@@ -32,9 +32,9 @@ def fit_steps(measurements: Measurements, base: Profile) -> tuple[Profile, dict[
     """
     step, prompt = measurements.step, measurements.prompt
     names = (("step_us", "per_request_us", "per_token_us"),)
-    decode = fit_block("decode_step", names, decode_pieces(step), step.us)
+    decode = fit_block("decode_step", [Form(names, decode_pieces(step))], step.us)
     prompt_names = (("floor_us",), ("base_us", "per_token_us", "per_area_us"))
-    prefill = fit_block("prefill_step", prompt_names, _prompt_pieces(prompt), prompt.us)
+    prefill = fit_block("prefill_step", [Form(prompt_names, _prompt_pieces(prompt))], prompt.us)
     layers = measurements.model.num_layers
     found, slope = decode.values, prefill.values
     weights_us = base.gemm.pieces[0][0]

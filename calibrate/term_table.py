@@ -150,6 +150,36 @@ def copy_rates(profile: Profile, block_bytes: int) -> list[CopyRate]:
     return rates
 
 
+@dataclass(frozen=True, slots=True)
+class AttentionRate:
+    """Decode attention of one memory layout: its time, and how fast it reads KV."""
+
+    name: str
+    us: float
+    bytes_per_s: float
+    copy_share: float
+    """Of the rate at which the device copies one piece, reading and writing counted."""
+
+
+def attention_rates(profile: Profile, token_bytes: int) -> list[AttentionRate]:
+    """One load over blocks of each size and over contiguous KV, by SDPA and FlexAttention."""
+    copied = {
+        rate.name: rate.bytes_per_s
+        for rate in copy_rates(profile, profile.measurement["setup"]["block_size"] * token_bytes)
+    }["copy, one piece"]
+    rates = []
+    for row in profile.measurement["points"]:
+        point, timing = point_of(row)
+        if point.block in ("layout", "flex"):
+            size = point.loads.get("block_size", 0)
+            kernel = "FlexAttention" if point.block == "flex" else "SDPA"
+            name = f"paged-{size}" if size else f"contiguous, {kernel}"
+            read = point.loads["batch"] * point.loads["context"] * token_bytes
+            per_s = read / timing.median_us * 1e6
+            rates.append(AttentionRate(name, timing.median_us, per_s, per_s / copied))
+    return rates
+
+
 def _ratio(terms: Terms) -> str:
     """How much dearer a token of context is in a mixed step."""
     alone = terms.decode.coefficients[0][2]

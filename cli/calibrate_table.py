@@ -46,7 +46,7 @@ def plan_lines(calibration: Calibration, rates: Rates) -> list[str]:
 def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[str]:
     """Terms with their reading, copies, layouts, and errors on held-out points."""
     from kvsim.calibrate.calibration import ELEMENT_BYTES
-    from kvsim.calibrate.term_table import copy_rates, term_rows
+    from kvsim.calibrate.term_table import attention_rates, copy_rates, term_rows
     from kvsim.sim.hardware import load_hardware
     from kvsim.sim.hardware.card_file import card_of
 
@@ -70,9 +70,8 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
         "condition numbers",
         ", ".join(f"{block} {value:.3g}" for block, value in conditions.items()),
     )
-    block_bytes = profile.measurement["setup"]["block_size"] * shape.kv_bytes_per_token(
-        ELEMENT_BYTES[profile.weight_dtype]
-    )
+    token_bytes = shape.kv_bytes_per_token(ELEMENT_BYTES[profile.weight_dtype])
+    block_bytes = profile.measurement["setup"]["block_size"] * token_bytes
     lines.append("")
     lines += table(
         [
@@ -84,6 +83,24 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
         ],
         first_width=28,
     )
+    lines.append("")
+    lines += table(
+        [
+            ("decode attention", "time", "KV read", "of copy rate"),
+            *(
+                (
+                    rate.name,
+                    seconds(rate.us / 1e6),
+                    f"{rate.bytes_per_s / 1e9:.2f} GB/s",
+                    f"{100 * rate.copy_share:.0f} %",
+                )
+                for rate in attention_rates(profile, token_bytes)
+            ),
+        ],
+        first_width=28,
+    )
+    if profile.kernels.get("flex", "").startswith("not measured"):
+        lines += wrapped("FlexAttention", profile.kernels["flex"])
     if profile.attention_factor:
         factors = ", ".join(f"{name} {x:.3f}" for name, x in profile.attention_factor.items())
         lines += ["", *wrapped("decode attention by", f"memory layout: {factors}")]

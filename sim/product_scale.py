@@ -9,6 +9,7 @@ by the larger of the two ratios. Experts: those that the tokens of a step touch 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvsim.sim.models.dtypes import weight_format
@@ -57,12 +58,8 @@ def products_cost(profile: Profile, deployment: Deployment) -> TokenCost:
     knots = []
     for tokens in _MOE_KNOTS:
         touched = model.experts.distinct(tokens) / model.experts.num_experts
-        read = dense + routed * touched
-        us = (
-            _reading_us(profile, model.num_layers, us, read) + slope * flops * tokens
-            for us, slope in term.pieces
-        )
-        knots.append((tokens, whole_ps(max(us))))
+        cost = _scaled(profile, model.num_layers, dense + routed * touched, flops)
+        knots.append((tokens, cost.at(tokens)))
     return TokenCost((), tuple(knots))
 
 
@@ -76,15 +73,16 @@ def scaled_cost(term: TokenTerm, read: float, flops: float) -> TokenCost:
     """``term`` where ``read`` times as many bytes and ``flops`` times as much arithmetic is due."""
     pieces = ((whole_ps(us * read), whole_ps(slope * flops)) for us, slope in term.pieces)
     knots = ((n, whole_ps(us * max(read, flops))) for n, us in term.knots)
-    return TokenCost(tuple(pieces), tuple(knots))
+    per_tile_ps = whole_ps(term.per_tile_us * flops)
+    return TokenCost(tuple(pieces), tuple(knots), term.tile_tokens, per_tile_ps)
 
 
 def _scaled(profile: Profile, layers: int, dense: float, flops: float) -> TokenCost:
     term = profile.gemm
     if term.knots:
         return scaled_cost(term, dense, flops)
-    pieces = ((_reading_us(profile, layers, us, dense), slope * flops) for us, slope in term.pieces)
-    return TokenCost(tuple((whole_ps(us), whole_ps(slope)) for us, slope in pieces))
+    pieces = tuple((_reading_us(profile, layers, us, dense), slope) for us, slope in term.pieces)
+    return scaled_cost(replace(term, pieces=pieces), 1.0, flops)
 
 
 def _with_experts(

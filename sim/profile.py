@@ -7,7 +7,7 @@ same keys (:mod:`kvsim.sim.profile_file`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -26,16 +26,27 @@ class TokenTerm:
     ``pieces``: ``(us, us_per_token)``; ``knots``: ``(tokens, us)``, used instead when given, and
     continued with the slope of its last two knots. Head: requests in place of tokens; all-reduces:
     bytes.
+
+    Kernels round N up to whole tiles: the last piece pays ``per_tile_us`` for each started tile of
+    ``tile_tokens``, on top of what it pays by token.
     """
 
     pieces: tuple[tuple[float, float], ...]
     knots: tuple[tuple[int, float], ...] = ()
+    tile_tokens: int = 1
+    per_tile_us: float = 0.0
+
+    @property
+    def arithmetic_us(self) -> float:
+        """Time of one more token in the last piece, over whole tiles."""
+        return self.pieces[-1][1] + self.per_tile_us / self.tile_tokens
 
     def later(self, us: float) -> TokenTerm:
         """Return the same with so many us on top."""
-        return TokenTerm(
-            tuple((base_us + us, slope_us) for base_us, slope_us in self.pieces),
-            tuple((tokens, at_us + us) for tokens, at_us in self.knots),
+        return replace(
+            self,
+            pieces=tuple((base_us + us, slope_us) for base_us, slope_us in self.pieces),
+            knots=tuple((tokens, at_us + us) for tokens, at_us in self.knots),
         )
 
 
@@ -50,9 +61,11 @@ class DecodeAttention:
 
 @dataclass(frozen=True, slots=True)
 class PrefillAttention:
-    """One call: ``max(reach + reach_per_token*(p + c), base + per_token*c + per_area*area)``.
+    """One call: the larger of two pieces, the first of which holds for little work.
 
-    c = chunk and p = past in tokens, area = c*p + c*c/2, each summed over the requests of the call.
+    ``reach + reach_per_request*R + reach_per_token*(p + c) + reach_per_past*p``, ``base +
+    per_token*c + per_area*area``: R = requests of the call; c = chunk and p = past in tokens, area
+    = c*p + c*c/2, each summed over them.
     """
 
     reach_us: float
@@ -60,6 +73,8 @@ class PrefillAttention:
     base_us: float
     per_token_us: float
     per_area_us: float
+    reach_per_request_us: float = 0.0
+    reach_per_past_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

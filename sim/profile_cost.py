@@ -6,10 +6,12 @@
            device part:  G(N) + attention + all-reduce(N) + H(R)
 
     N = tokens, R = requests in the step, B = decodes, T = sum of their contexts
-    G(N), H(R) = max of affine pieces (or a table, linear between knots): layers, head
+    G(N), H(R) = max of affine pieces (or a table, linear between knots): layers, head;
+                 the last piece may also pay for each started tile of tokens
     decode     = a0 + a1*B + a2*T                       (no prefill in the step)
     mixed      = P + m1*B + m2*T                        (c = chunk, p = past, summed below)
-    P          = max(p0 + p1*sum(p + c), p2 + p3*sum(c) + p4*sum(c*p + c*c/2))
+    P          = max(p0 + p1*sum(p + c) + p5*prefills + p6*sum(p),
+                     p2 + p3*sum(c) + p4*sum(c*p + c*c/2))
 
 Several prefills of a step are one call, so they share its floor: on 51 calls of 2-64 requests in
 each of three public tables (docs/validation.md) the sum of single calls is 69-109 % too slow at the
@@ -48,23 +50,28 @@ class TokenCost(NamedTuple):
 
     pieces: tuple[tuple[int, int], ...]
     knots: tuple[tuple[int, int], ...] = ()
+    tile_tokens: int = 1
+    per_tile_ps: int = 0
 
     def at(self, num_tokens: int) -> int:
         """Duration in ps."""
         if self.knots:
             return self._between(num_tokens)
-        best = 0
+        best = value = 0
         for base_ps, per_token_ps in self.pieces:
             value = base_ps + per_token_ps * num_tokens
             if value > best:  # noqa: PLR1730 - max() takes three times as long
                 best = value
+        if self.per_tile_ps:
+            value += self.per_tile_ps * -(-num_tokens // self.tile_tokens)
+            return max(best, value)
         return best
 
     def later(self, ps: int) -> TokenCost:
         """Return the same with so many ps on top."""
-        return TokenCost(
-            tuple((base_ps + ps, per_token_ps) for base_ps, per_token_ps in self.pieces),
-            tuple((num_tokens, at_ps + ps) for num_tokens, at_ps in self.knots),
+        return self._replace(
+            pieces=tuple((base_ps + ps, per_token_ps) for base_ps, per_token_ps in self.pieces),
+            knots=tuple((num_tokens, at_ps + ps) for num_tokens, at_ps in self.knots),
         )
 
     def _between(self, num_tokens: int) -> int:
@@ -89,6 +96,8 @@ class GroupAttention(NamedTuple):
     area_fs: int
     mixed_per_request_ps: int
     mixed_per_context_ps: int
+    reach_per_request_ps: int = 0
+    reach_per_past_ps: int = 0
     window: int | None = None
     window_index: int = 0
     """Place of a windowed group in ``window_contexts``."""
@@ -110,7 +119,10 @@ class GroupAttention(NamedTuple):
                 seen, pairs = _under_window(chunk, past, self.window)
                 reach, area = reach + seen, area + pairs
         return max(
-            self.reach_ps + self.reach_per_token_ps * reach,
+            self.reach_ps
+            + self.reach_per_request_ps * len(chunks)
+            + self.reach_per_token_ps * reach
+            + self.reach_per_past_ps * (reach - queries),
             self.base_ps + self.per_token_ps * queries + self.area_fs * area // FS_PER_PS,
         )
 

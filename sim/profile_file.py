@@ -36,6 +36,10 @@ _OPTIONAL_SHAPE: dict[str, object] = {
     "experts_per_token": 0,
     "expert_params": 0,
 }
+_OPTIONAL_TERM: dict[str, object] = {"tile_tokens": 1, "per_tile_us": 0.0}
+_OPTIONAL_PREFILL: dict[str, object] = {"reach_per_request_us": 0.0, "reach_per_past_us": 0.0}
+_LEFT_OUT = _OPTIONAL_TERM | _OPTIONAL_PREFILL
+"""Keys that a file has only where they say something."""
 _Section = TypeVar("_Section")
 
 
@@ -95,7 +99,11 @@ def parse_profile(text: str, where: str) -> Profile:
         ),
         host=section(terms.HostTerm, "host"),
         decode_attention=section(terms.DecodeAttention, "decode_attention"),
-        prefill_attention=section(terms.PrefillAttention, "prefill_attention"),
+        prefill_attention=_section(
+            terms.PrefillAttention,
+            _OPTIONAL_PREFILL | _mapping(table["prefill_attention"], f"{where}: prefill_attention"),
+            f"{where}: prefill_attention",
+        ),
         mixed_attention=section(terms.MixedAttention, "mixed_attention"),
         gemm=_token_term(table["gemm"], f"{where}: gemm"),
         head=_token_term(table["head"], f"{where}: head"),
@@ -106,7 +114,7 @@ def parse_profile(text: str, where: str) -> Profile:
             for key, value in hold_out.items()
         },
         assumed=tuple(_text(value, f"{where}: assumed") for value in assumed),
-        tp=_ranks(table["tp"], f"{where}: tp"),
+        tp=_positive(table["tp"], f"{where}: tp"),
         layer_floor_us=_number(table["layer_floor_us"], f"{where}: layer_floor_us"),
         experts=None if table["experts"] is None else section(terms.ExpertTerm, "experts"),
         all_reduce=_all_reduce(table["all_reduce"], f"{where}: all_reduce"),
@@ -121,7 +129,12 @@ def parse_profile(text: str, where: str) -> Profile:
 
 def dump_profile(profile: Profile) -> str:
     """JSON text of a profile; :func:`parse_profile` gives an equal one back."""
-    return json.dumps({"format": FORMAT, **dataclasses.asdict(profile)}, indent=1) + "\n"
+
+    def told(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        return {key: value for key, value in pairs if _LEFT_OUT.get(key, ...) != value}
+
+    values = dataclasses.asdict(profile, dict_factory=told)
+    return json.dumps({"format": FORMAT, **values}, indent=1) + "\n"
 
 
 def _table(value: object, expected: list[str], where: str) -> dict[str, object]:
@@ -149,7 +162,9 @@ def _section(cls: type[_Section], value: object, where: str) -> _Section:
 
 
 def _token_term(value: object, where: str) -> TokenTerm:
-    table = _table(value, ["pieces", "knots"], where)
+    table = _table(
+        _OPTIONAL_TERM | _mapping(value, where), ["pieces", "knots", *_OPTIONAL_TERM], where
+    )
     pieces = [_pair(row, f"{where}: pieces") for row in _list(table["pieces"], f"{where}: pieces")]
     knots = [_pair(row, f"{where}: knots") for row in _list(table["knots"], f"{where}: knots")]
     if not pieces and len(knots) < 2:
@@ -159,8 +174,14 @@ def _token_term(value: object, where: str) -> TokenTerm:
         raise ValueError(f"{where}: knots must rise in tokens, got {tokens}")
     if any(right[1] < left[1] for left, right in itertools.pairwise(knots)):
         raise ValueError(f"{where}: knots must not fall in time, got {knots}")
+    per_tile_us = _number(table["per_tile_us"], f"{where}: per_tile_us")
+    if per_tile_us and (knots or not pieces):
+        raise ValueError(f"{where}: per_tile_us={per_tile_us} goes with pieces, not with knots")
     return TokenTerm(
-        tuple(pieces), tuple((n, row[1]) for n, row in zip(tokens, knots, strict=True))
+        tuple(pieces),
+        tuple((n, row[1]) for n, row in zip(tokens, knots, strict=True)),
+        _positive(table["tile_tokens"], f"{where}: tile_tokens"),
+        per_tile_us,
     )
 
 
@@ -170,14 +191,16 @@ def _all_reduce(value: object, where: str) -> dict[str, TokenTerm]:
         if not cards.isdecimal() or int(cards) < 2:
             raise ValueError(f"{where}: {cards!r} is not a number of cards")
         found[cards] = _token_term(term, f"{where}: {cards}")
+        if found[cards].per_tile_us:
+            raise ValueError(f"{where}: {cards}: per_tile_us is of tokens, here are bytes")
     return found
 
 
-def _ranks(value: object, where: str) -> int:
-    ranks = _whole(value, where)
-    if ranks < 1:
+def _positive(value: object, where: str) -> int:
+    number = _whole(value, where)
+    if number < 1:
         raise ValueError(f"{where}={value!r} must be at least 1")
-    return ranks
+    return number
 
 
 def _ranges(value: object, where: str) -> MeasuredRanges:

@@ -5,11 +5,11 @@ term                   scales with, per rank
 =====================  ============================================================
 GEMM, floor            layers
 GEMM, rest of first    bytes of the layers' weights (experts: those the step touches)
-GEMM, per token        FLOPs of a token, and the peak of the weight dtype
+GEMM, token and tile   FLOPs of a token, and the peak of the weight dtype
 attention, per call    layers
 attention, per request layers x KV heads
 attention, per token   layers x KV bytes a token (so fp8 KV halves it)
-prefill area           layers x query heads x head size
+prefill area, request  layers x query heads x head size
 head                   vocabulary x hidden size, bytes and FLOPs
 experts                experts touched x bytes of one, FLOPs of those a token meets
 all-reduce             2 a layer: as measured, else ``latency + 2(tp-1)/tp * bytes / rate``
@@ -122,6 +122,8 @@ def _group(
         area_fs=round(prefill.per_area_us * area / 2 * PS_PER_US * FS_PER_PS),
         mixed_per_request_ps=whole_ps(factor * mixed.per_request_us * heads),
         mixed_per_context_ps=whole_ps(factor * mixed.per_token_us * kv_bytes),
+        reach_per_request_ps=whole_ps(prefill.reach_per_request_us * area),
+        reach_per_past_ps=whole_ps(prefill.reach_per_past_us * kv_bytes),
         window=group.window,
     )
 

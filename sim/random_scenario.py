@@ -146,14 +146,14 @@ def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
             rnd.choice([0, 70]),
             rnd.choice([0, 1, 13]),
         )
-    attention = GroupAttention(*(rnd.randint(0, 40) for _ in range(10)))
+    attention = GroupAttention(*(rnd.randint(0, 40) for _ in range(12)))
     pieces = tuple((rnd.randint(0, 3000), rnd.randint(0, 90)) for _ in range(2))
     return ProfileCost(
         name="random",
         overlap=overlap,
         host_ps=rnd.randint(0, 9000),
         host_per_request_ps=rnd.randint(0, 50),
-        gemm=TokenCost(pieces),
+        gemm=TokenCost(pieces, (), rnd.choice([1, 4, 16]), rnd.choice([0, 700])),
         all_reduce=TokenCost(((0, 0),)),
         attention=(attention,),
         head=TokenCost(((rnd.randint(0, 500), rnd.randint(0, 50)),)),

@@ -50,6 +50,7 @@ class KernelBench:
             "head": self._head,
             "host": self._host,
             "layout": self._layout,
+            "flex": self._flex,
             "copy": partial(copy_workload, self._buffers),
             "to_host": partial(swap_workload, self._buffers, to_host=True),
             "from_host": partial(swap_workload, self._buffers, to_host=False),
@@ -145,14 +146,22 @@ class KernelBench:
             return self._paged_decode(block_size, batch, context)
         from kvsim.kernels.decode_attention import contiguous_decode
 
+        return self._contiguous_decode(contiguous_decode, batch, context)
+
+    def _flex(self, batch: int, context: int) -> Workload:
+        from kvsim.kernels.flex_decode import flex_decode
+
+        return self._contiguous_decode(flex_decode, batch, context)
+
+    def _contiguous_decode(
+        self, kernel: Callable[..., torch.Tensor], batch: int, context: int
+    ) -> Workload:
         shape = self.shape
         query = self._buffers.filled(batch, shape.num_heads, shape.head_dim)
         call_bytes = self._buffers.kv_bytes(batch * context)
         size = (batch, context, shape.num_kv_heads, shape.head_dim)
         calls = [
-            partial(
-                contiguous_decode, query, self._buffers.filled(*size), self._buffers.filled(*size)
-            )
+            partial(kernel, query, self._buffers.filled(*size), self._buffers.filled(*size))
             for _ in range(self._buffers.count(call_bytes))
         ]
         return self._buffers.rotated(calls, call_bytes, capturable=True)

@@ -11,6 +11,8 @@ block                   loads                             one call of
 ``head``                batch                             final norm, lm_head and sampler
 ``host``                requests, context                 putting one step's inputs together
 ``layout``              block_size, batch, context        decode attention; 0 = contiguous KV
+``flex``                batch, context                    decode attention over contiguous KV by
+                                                          FlexAttention (CUDA)
 ``copy``, ``to_host``,  blocks, contiguous                copying KV blocks, one by one or (1)
 ``from_host``                                             as one piece
 ======================  ================================  =====================================
@@ -133,6 +135,11 @@ def layouts(limits: Limits) -> list[Point]:
     """Decode attention over blocks of each size, and over contiguous KV (block size 0)."""
     load = _decode(16, 2048, limits)
     return [_point("layout", FIT, block_size=size, **load) for size in (0, *LAYOUT_BLOCK_SIZES)]
+
+
+def flex(limits: Limits) -> Point:
+    """The same attention over contiguous KV, by torch's FlexAttention."""
+    return _point("flex", FIT, **_decode(16, 2048, limits))
 
 
 def copies(*, host_link: bool) -> list[Point]:

@@ -92,7 +92,7 @@ def test_too_few_points_are_refused() -> None:
 def test_a_point_does_not_help_to_predict_itself() -> None:
     us = 100 + TOKENS
     us[7] *= 3
-    unseen = predict_unseen([np.stack([np.ones(15), TOKENS], axis=1)], us)
+    unseen = predict_unseen([[np.stack([np.ones(15), TOKENS], axis=1)]], us)
     assert unseen[7] == pytest.approx(us[7] / 3, rel=0.05)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kvsim.kernels.decode_attention import contiguous_decode, decode_attention, implementation
+from kvsim.kernels.flex_decode import flex_decode
 from kvsim.kernels.mixed_attention import mixed_attention
 from kvsim.kernels.paged_cache import gather_kv, make_cache, slots_of, write_kv
 from kvsim.kernels.prefill_attention import attention_reference
@@ -146,6 +147,17 @@ def test_contiguous_attention_is_the_same(rng: torch.Generator, device: torch.de
     batch = make_paged(rng, [48, 48], device=device)
     keys, values = torch.stack(batch.keys), torch.stack(batch.values)
     assert_close(contiguous_decode(batch.query, keys, values), expected(batch), torch.float32)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())))
+def test_flex_attention_is_the_same(
+    rng: torch.Generator, device: torch.device, shape: dict[str, Any]
+) -> None:
+    pytest.importorskip("torch.nn.attention.flex_attention", reason="this torch has none")
+    batch = make_paged(rng, [48, 48, 48], device=device, **shape)
+    keys, values = torch.stack(batch.keys), torch.stack(batch.values)
+    assert_close(flex_decode(batch.query, keys, values), expected(batch), torch.float32)
 
 
 def test_fp8_caches_are_read_in_the_querys_type(rng: torch.Generator, device: torch.device) -> None:

@@ -103,6 +103,20 @@ def test_terms_scale_with_what_drives_them() -> None:
     assert slower.attention[0].decode_ps == pytest.approx(1.25 * base.attention[0].decode_ps, abs=1)
 
 
+def test_tiles_and_prefills_scale_with_arithmetic() -> None:
+    base = build_cost("auto", LLAMA, A100)
+    profile = load_bundled_profile("a100-sxm")
+    assert base.gemm.tile_tokens == profile.gemm.tile_tokens == 128
+    assert base.gemm.per_tile_ps == round(32e6 * profile.gemm.per_tile_us)
+    split = build_cost("a100-sxm", LLAMA, A100, tp=2)
+    assert split.gemm.per_tile_ps == pytest.approx(base.gemm.per_tile_ps / 2, abs=1)
+    by_request = [cost.attention[0].reach_per_request_ps for cost in (base, split)]
+    assert by_request[0] == round(32e6 * profile.prefill_attention.reach_per_request_us) > 0
+    assert by_request[1] == pytest.approx(by_request[0] / 2, abs=1)
+    experts = build_cost("a100-sxm", load_model("mixtral-8x7b"), A100).gemm
+    assert all(experts.at(n) <= experts.at(n + 1) for n in range(1, 1200))
+
+
 def test_factors_by_memory_layout(tmp_path: Path) -> None:
     file = tmp_path / "card.json"
     factors = {"contiguous": 0.8, "paged-16": 1.25}

@@ -52,9 +52,12 @@ groups = st.builds(
 knots = st.lists(
     st.tuples(st.integers(0, 40), coefficient), min_size=2, max_size=4, unique_by=lambda k: k[0]
 )
+plain_costs = st.builds(TokenCost, pieces, st.just(()), st.just(1), st.just(0))
 token_costs = st.one_of(
-    st.builds(TokenCost, pieces, st.just(())),
-    st.builds(TokenCost, st.just(()), knots.map(lambda rows: tuple(sorted(rows)))),
+    st.builds(TokenCost, pieces, st.just(()), st.integers(1, 16), coefficient),
+    st.builds(
+        TokenCost, st.just(()), knots.map(lambda rows: tuple(sorted(rows))), st.just(1), st.just(0)
+    ),
 )
 costs = st.builds(
     ProfileCost,
@@ -63,7 +66,7 @@ costs = st.builds(
     host_ps=st.integers(0, 6000),
     host_per_request_ps=st.integers(0, 50),
     gemm=token_costs,
-    all_reduce=st.builds(TokenCost, pieces, st.just(())),
+    all_reduce=plain_costs,
     attention=st.lists(groups, min_size=1, max_size=3).map(tuple),
     head=token_costs,
     copy_per_token_ps=coefficient,
@@ -160,6 +163,8 @@ def test_each_term_of_a_mixed_step() -> None:
         decode_ps=10**9,
         reach_ps=1,
         reach_per_token_ps=1,
+        reach_per_request_ps=90,
+        reach_per_past_ps=2,
         base_ps=2,
         per_token_ps=3,
         area_fs=500,
@@ -167,11 +172,12 @@ def test_each_term_of_a_mixed_step() -> None:
         mixed_per_context_ps=7,
     )
     cost = make_cost(attention=(group,), gemm=TokenCost(((100, 1), (0, 10))))
-    prefill = max(1 + (20 + 4), 2 + 3 * 4 + (2 * 4 * 20 + 16) // 2)
-    assert prefill == 102
+    prefill = max(1 + 90 + (20 + 4) + 2 * 20, 2 + 3 * 4 + (2 * 4 * 20 + 16) // 2)
+    assert prefill == 155
     gemm = max(100 + 6, 10 * 6)
     assert cost.step([(4, 20)], 2, 50)[0] == gemm + prefill + 5 * 2 + 7 * 50
-    both = max(1 + (20 + 4 + 1), 2 + 3 * 5 + (2 * 4 * 20 + 16 + 1) // 2)
+    both = max(1 + 2 * 90 + (20 + 4 + 1) + 2 * 20, 2 + 3 * 5 + (2 * 4 * 20 + 16 + 1) // 2)
+    assert both == 246
     assert cost.step([(4, 20), (1, 0)], 0, 0)[0] == 105 + both, "one call, one floor"
 
 
@@ -202,6 +208,14 @@ def test_prefill_under_a_window_of_eight(chunk: int, past: int, doubled_area: in
 def test_a_table_is_linear_between_knots_and_goes_on_with_its_last_slope() -> None:
     table = TokenCost((), ((1, 100), (11, 200), (21, 250)))
     assert [table.at(n) for n in (1, 2, 11, 16, 21, 31)] == [100, 110, 200, 225, 250, 300]
+
+
+def test_the_last_piece_pays_for_each_started_tile() -> None:
+    cost = TokenCost(((100, 1), (10, 2)), (), 64, 90)
+    assert [cost.at(n) for n in (1, 45, 46, 64, 65, 128)] == [
+        102, 10 + 90 + 90, 10 + 92 + 90, 10 + 128 + 90, 10 + 130 + 180, 10 + 256 + 180,
+    ]  # fmt: skip
+    assert cost.later(7).at(65) == cost.at(65) + 7
 
 
 def test_overhead_on_top_of_a_term_moves_pieces_and_tables_alike() -> None:

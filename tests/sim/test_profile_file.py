@@ -73,6 +73,18 @@ def test_factors_by_memory_layout_are_optional_and_come_back(values: dict[str, A
     assert parse_profile(dump_profile(profile), "x") == profile
 
 
+def test_tiles_and_requests_are_written_only_where_they_cost_something(
+    values: dict[str, Any],
+) -> None:
+    assert set(values["gemm"]) == {"pieces", "knots"}
+    assert "reach_per_request_us" not in values["prefill_attention"]
+    profile = load_bundled_profile("a100-sxm")
+    assert (profile.gemm.tile_tokens, profile.gemm.per_tile_us > 0) == (128, True)
+    told = json.loads(dump_profile(profile))
+    assert told["gemm"]["tile_tokens"] == 128
+    assert told["prefill_attention"]["reach_per_request_us"] > 0
+
+
 def broken(values: dict[str, Any], path: str, value: object) -> str:
     *outer, last = path.split(".")
     table = values
@@ -99,6 +111,18 @@ def broken(values: dict[str, Any], path: str, value: object) -> str:
         ("gemm.pieces", [[1, 2, 3]], "must be two numbers"),
         ("gemm.knots", [[4, 1], [2, 3]], "knots must rise in tokens"),
         ("gemm.knots", [[1, 5], [2, 3]], "knots must not fall in time"),
+        ("gemm.tile_tokens", 0, "gemm: tile_tokens=0 must be at least 1"),
+        ("gemm.per_tile_us", -1, "gemm: per_tile_us=-1 must be finite and >= 0"),
+        (
+            "gemm",
+            {"pieces": [], "knots": [[1, 2], [2, 3]], "per_tile_us": 1},
+            "gemm: per_tile_us=1 goes with pieces, not with knots",
+        ),
+        (
+            "all_reduce.2",
+            {"pieces": [[1, 2]], "knots": [], "per_tile_us": 1},
+            "all_reduce: 2: per_tile_us is of tokens",
+        ),
         ("model.num_layers", 1.5, "model: num_layers=1.5 is not a whole number"),
         ("measured.batch", [9, 1], r"measured: batch=\(9, 1\) is empty"),
         ("kernels.gemm", 4, "kernels: gemm=4 is not a string"),

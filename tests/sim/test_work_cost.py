@@ -24,7 +24,7 @@ def calibrated(*, overlap: bool, window: int | None = None) -> ProfileCost:
         host_per_request_ps=0,
         gemm=TokenCost(((300, 1),)),
         all_reduce=TokenCost(((0, 0),)),
-        attention=(GroupAttention(0, 0, 2, 5, 1, 3, 2, 1000, 0, 2, window),),
+        attention=(GroupAttention(0, 0, 2, 5, 1, 3, 2, 1000, 0, 2, window=window),),
         head=TokenCost(((0, 0),)),
         measured=MeasuredRanges(batch=(1, 4), total_context=(40, 90), step_tokens=(1, 64)),
     )

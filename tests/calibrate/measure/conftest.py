@@ -31,9 +31,11 @@ def known_us(block: str, **loads: int) -> float:
     if block == "head":
         batch = loads["batch"]
         return max(500 + 2 * batch, 300 + 6 * batch)
-    if block in ("decode", "layout"):
+    if block in ("decode", "layout", "flex"):
         batch, context = loads["batch"], loads["context"]
-        factor = {0: 0.8, 8: 1.2}.get(loads.get("block_size", 16), 1.0)
+        factor = {0: 0.8, 8: 1.2}.get(loads.get("block_size", 16), 1.0) * (
+            0.9 if block == "flex" else 1
+        )
         return factor * (12 + 0.2 * batch + 0.002 * batch * context)
     if block in ("prefill", "mixed"):
         chunk, past = loads["chunk"], loads["past"]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 
 from kvsim.calibrate.measure.bench import KernelBench
 from kvsim.calibrate.measure.buffers import Buffers
 from kvsim.calibrate.measure.device import facts_of, find_device
-from kvsim.calibrate.measure.points import Limits, Point, copies, grid, hold_outs, layouts
-from kvsim.calibrate.measure.timing import timer_of
+from kvsim.calibrate.measure.flex_probe import flex_missing
+from kvsim.calibrate.measure.points import Limits, Point, copies, flex, grid, hold_outs, layouts
+from kvsim.calibrate.measure.timing import HostTimer, Workload, timer_of
 from kvsim.kernels.shape import DecoderShape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SHAPE = DecoderShape(2, 64, 4, 2, 16, 96, 211)
 LIMITS = Limits(max_batch=6, max_context=512, max_step_tokens=128)
@@ -45,6 +52,36 @@ def test_calls_read_different_buffers(bench: KernelBench) -> None:
     """Two buffers hold the same numbers at other places, so their answers differ."""
     one, two = bench.workload(Point("decode", "fit", {"batch": 2, "context": 64})).calls[:2]
     assert not torch.equal(one(), two())  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_reads_the_same_load_as_sdpa(bench: KernelBench) -> None:
+    loads = {"batch": 2, "context": 64}
+    (call, *_), sdpa = (
+        bench.workload(Point("flex", "fit", loads)).calls,
+        bench.workload(Point("layout", "fit", {"block_size": 0, **loads})),
+    )
+    answer, other = call(), sdpa.calls[0]()
+    assert isinstance(answer, torch.Tensor)
+    assert isinstance(other, torch.Tensor)
+    assert answer.shape == other.shape
+    assert torch.isfinite(answer).all()
+
+
+def test_why_flex_attention_is_not_measured_is_said(bench: KernelBench) -> None:
+    class Refusing(HostTimer):
+        def runners(self, workload: Workload) -> list[Callable[[], float]]:
+            raise RuntimeError(f"no compiler for {len(workload.calls)} calls\nand a long trace")
+
+    class Idle(HostTimer):
+        def runners(self, workload: Workload) -> list[Callable[[], float]]:
+            return [lambda: float(len(workload.calls))]
+
+    point, cuda = flex(LIMITS), torch.device("cuda")
+    assert flex_missing(point, bench, Idle(), cuda) == ""
+    assert "without CUDA" in flex_missing(point, bench, Idle(), torch.device("cpu"))
+    said = flex_missing(point, bench, Refusing(), cuda)
+    assert re.fullmatch(r"RuntimeError: no compiler for \d+ calls", said)
 
 
 def test_a_layer_computes_what_the_decoder_does_but_attention(bench: KernelBench) -> None:

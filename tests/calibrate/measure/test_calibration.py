@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvsim.calibrate.calibration import Calibration, Wish, plan_calibration, raw_path
+from kvsim.calibrate.measure.points import Limits, flex
 from kvsim.calibrate.prediction import head_us, predicted_us
 from kvsim.calibrate.profile_page import compared_points, profile_page
 from kvsim.calibrate.profile_use import cost_of_profile
-from kvsim.calibrate.term_table import copy_rates, term_rows
+from kvsim.calibrate.term_table import attention_rates, copy_rates, term_rows
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.profile_file import dump_profile, load_profile
 from tests.calibrate.measure.conftest import known_point_us
@@ -204,6 +205,25 @@ def test_copies_are_a_latency_and_a_rate(calibration: Calibration, tmp_path: Pat
     assert one_piece.latency_us == pytest.approx(5)
     assert one_piece.bytes_per_s == pytest.approx(2 * 65_536 / 1e-6)
     assert by_block.bytes_per_s == pytest.approx(2 * 65_536 / 4e-6)
+
+
+def test_attention_of_each_layout_is_held_against_the_copy(
+    calibration: Calibration, tmp_path: Path
+) -> None:
+    limits = Limits(max_total_context=1 << 15)
+    points = (*calibration.points, flex(limits))
+    profile, _ = replace(calibration, points=points).run(tmp_path / "p.json", nothing)
+    rates = {rate.name: rate for rate in attention_rates(profile, 4096)}
+    assert list(rates) == [
+        "contiguous, SDPA", "paged-8", "paged-16", "paged-32", "paged-64",
+        "contiguous, FlexAttention",
+    ]  # fmt: skip
+    paged = rates["paged-16"]
+    assert paged.us == pytest.approx(12 + 0.2 * 16 + 0.002 * 32768)
+    assert paged.bytes_per_s == pytest.approx(4096 * 32768 / paged.us * 1e6)
+    assert paged.copy_share == pytest.approx(paged.bytes_per_s / (2 * 16 * 4096 / 1e-6))
+    assert rates["contiguous, FlexAttention"].us == pytest.approx(0.9 * paged.us, rel=1e-4)
+    assert not any("Flex" in name for name in profile.attention_factor), "no layout of an engine"
 
 
 def test_the_page_shows_every_point_that_has_a_term(
