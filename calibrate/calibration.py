@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.decoder_shape import decoder_shape
-from kvsim.calibrate.measure.anchor import MAX_DRIFT, anchor_rule
+from kvsim.calibrate.measure.anchor import anchor_rule
 from kvsim.calibrate.measure.bench import KernelBench
 from kvsim.calibrate.measure.buffers import ROTATE_BEYOND, Buffers
 from kvsim.calibrate.measure.device import (
@@ -70,7 +70,7 @@ class Wish:
     max_batch: int = 256
     max_context: int | None = None
     max_step_tokens: int | None = None
-    max_drift: float = MAX_DRIFT
+    max_drift: float | None = None
     seed: int = 0
 
 
@@ -240,7 +240,7 @@ def plan_calibration(wish: Wish) -> Calibration:
         setup=setup,
         bench=bench,
         timer=timer,
-        rules=Rules(timing, wish.max_drift, anchor_rule(device)),
+        rules=Rules(timing, anchor_rule(device, wish.max_drift)),
     )
 
 

@@ -3,13 +3,12 @@
 Both run the same scheduler, allocator and metrics; the real run's steps last as long as the device
 takes, the simulated one's as long as the profile says. So what differs is the step cost, and what
 follows from it. A machine that is slower for a while (:mod:`kvsim.calibrate.measure.anchor`) makes
-real steps longer than any profile: these are marked, and errors given with and without them. The
-real run keeps them all: schedule and latencies are those of the machine as it was.
+real steps longer than any profile: these are run again, and where the patience for it ended, the
+errors are given with and without them.
 """
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -132,6 +131,8 @@ class LocalResult:
     expected_ps: tuple[int, ...]
     steady: tuple[bool, ...]
     """Of each real step: whether the anchor was as fast as at its best, both before and after."""
+    num_again: int
+    """Runs of real steps that did not count, as a slower machine ran them."""
     num_outside: int
     """Simulated steps outside the measured range."""
 
@@ -176,7 +177,7 @@ def validate_local(
         decoder,
         prompts,
         synchronize=synchronizer(decoder.device),
-        read_anchor_us=anchor.read_us,
+        anchor=anchor,
     )
     real = run(trace, config, cost, max_tokens=trace.output_tokens, listener=listener).recorder
     simulated_steps = StepDurations()
@@ -188,10 +189,8 @@ def validate_local(
         simulated=Side.of(simulated, statistics.fmean(simulated_steps.durations_ps) / PS_PER_S),
         durations_ps=tuple(listener.durations_ps),
         expected_ps=tuple(listener.expected_ps),
-        steady=tuple(
-            anchor.is_steady(before_us) and anchor.is_steady(after_us)
-            for before_us, after_us in itertools.pairwise(listener.anchors_us)
-        ),
+        steady=tuple(anchor.is_steady(us) for us in listener.anchors_us),
+        num_again=listener.num_again,
         num_outside=simulated.num_steps_outside,
     )
 

@@ -11,13 +11,19 @@ if TYPE_CHECKING:
 
 
 def steadiness(measurement: Mapping[str, Any]) -> str:
-    """Share of the repeats that were taken again; ``measurement`` is that of a profile."""
+    """Share of the repeats that were taken again, and how far the clock moved beside the others.
+
+    ``measurement`` is that of a profile.
+    """
     timings = [point_of(row)[1] for row in measurement["points"]]
     lost = sum(timing.discarded for timing in timings)
     taken = lost + sum(len(timing.times_us) for timing in timings)
+    anchors_us = [timing.anchor_us for timing in timings]
+    moved = 100 * (max(anchors_us) / min(anchors_us) - 1)
+    clock = f"from point to point the clock moved by {moved:.0f} %"
     if not lost:
-        return f"none of {taken:,} repeats was taken again"
+        return f"none of {taken:,} repeats was taken again; {clock}"
     return (
-        f"{lost:,} of {taken:,} repeats ({100 * lost / taken:.1f} %) were taken again: beside them "
-        "fixed work was slower"
+        f"{lost:,} of {taken:,} repeats ({100 * lost / taken:.1f} %) were taken again, as fixed "
+        f"work beside them was slower; {clock}"
     )

@@ -89,10 +89,8 @@ class RawPoints:
 def point_of(row: Mapping[str, Any]) -> tuple[Point, Timing]:
     """Point and timing of a row of the file (or of a profile's ``measurement``)."""
     point = Point(row["block"], row["role"], dict(row["loads"]))
-    times_us = tuple(row["times_us"])
-    # profiles that were measured before repeats could be discarded lack the last two
     return point, Timing(
-        times_us, row["rotated_bytes"], row.get("discarded", 0), row.get("anchor_us", 0.0)
+        tuple(row["times_us"]), row["rotated_bytes"], row["discarded"], row["anchor_us"]
     )
 
 

@@ -19,21 +19,16 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.raw_points import RawPoints
     from kvsim.calibrate.measure.timing import Timer
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 """A point may lose so much to repeats that do not count, or as much as those that count took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How points are timed, and how far the anchor may move (``max_drift`` = 0.1 is 10 %)."""
+    """How points are timed, and how the anchor is read beside them."""
 
     timing: TimingRule
-    max_drift: float
     anchor: AnchorRule = CPU_RULE
-
-    def __post_init__(self) -> None:
-        if not self.max_drift > 0:
-            raise ValueError(f"max_drift is {self.max_drift}; it must be above 0")
 
 
 def run_session(
@@ -48,8 +43,8 @@ def run_session(
 ) -> None:
     """Measure what ``raw`` lacks, point by point; Ctrl-C loses one point at most.
 
-    A repeat counts where the anchor is within ``max_drift`` of its reference both before and after
-    it (on a GPU: five repeats at a time). Others are taken again, by which a point takes up to
+    A repeat counts where the anchor is close enough to its reference both before and after it (on a
+    GPU: five repeats at a time). Others are taken again, by which a point takes up to
     ``PATIENCE_S`` longer, or twice as long where that is more; then the session is refused. It is
     the repeats that are judged and no longer stretch of time, as a CPU under a host may be half as
     fast for 0.2 to 3.4 s, several times within any ten seconds
@@ -75,7 +70,7 @@ def run_session(
         Where the clock drifts: what was measured before stays in the file.
     """
     reference_us = raw.anchor_us or math.inf
-    anchor = Anchor(bench.anchor(), timer, rules.anchor, rules.max_drift, reference_us)
+    anchor = Anchor(bench.anchor(), timer, rules.anchor, reference_us)
     if raw.anchor_us is None:
         anchor.take_reference()
     told = {point.key for point in points if point in raw}
@@ -131,8 +126,8 @@ def _refusal(point: Point, discarded: int, taken: int, drift: float, anchor: Anc
     return (
         f"the clock drifts: beside {discarded} of {taken} repeats of {point.key} a fixed piece of "
         f"work took longer or shorter than at first, last {100 * drift:+.0f} % (allowed: "
-        f"{100 * anchor.max_drift:g} %). Close other work, let the device cool, lock its clocks "
-        "(nvidia-smi --lock-gpu-clocks) or take a machine whose processors are whole cores, and "
-        "run the same command again: it goes on where it stopped, or starts anew if you remove "
+        f"{100 * anchor.rule.max_drift:g} %). Close other work, let the device cool, lock its "
+        "clocks (nvidia-smi --lock-gpu-clocks) or take a machine whose processors are whole cores, "
+        "and run the same command again: it goes on where it stopped, or starts anew if you remove "
         "the file of points. Or allow more with --max-drift"
     )

@@ -133,7 +133,7 @@ def test_a_drifting_clock_is_told_on_the_command_line(
 def test_a_machine_that_is_slow_at_times_is_told(
     device: FakeDevice, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    device.slowness = lambda fake: 1.9 if fake.now_us % 40_000 < 4_000 else 1.0
+    device.slowness = lambda fake: 1.9 if fake.now_us % 40_000 < 8_000 else 1.0
     assert main(list(COMMAND)) == 0
     found = re.search(r"steadiness +(\d+) of (\d+) repeats \((\S+) %\)", capsys.readouterr().out)
     assert found

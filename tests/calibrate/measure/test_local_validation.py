@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from kvsim.calibrate import local_decoder
 from kvsim.calibrate.local_decoder import LocalDecoder
 from kvsim.calibrate.local_validation import LocalTrace, validate_local
-from kvsim.calibrate.measure.anchor import CPU_RULE, MAX_DRIFT, Anchor
+from kvsim.calibrate.measure.anchor import CPU_RULE, Anchor
 from kvsim.kernels.decoder import Decoder
 from kvsim.kernels.shape import DecoderShape
 from kvsim.sim.cost import LinearCost
@@ -81,7 +82,7 @@ def test_the_stepper_s_clock_is_the_device_s() -> None:
 
 
 def anchor_of(device: FakeDevice) -> Anchor:
-    return Anchor(device.anchor(), device, CPU_RULE, MAX_DRIFT)
+    return Anchor(device.anchor(), device, CPU_RULE)
 
 
 def test_both_sides_are_told(device: FakeDevice) -> None:
@@ -101,13 +102,10 @@ def test_both_sides_are_told(device: FakeDevice) -> None:
     assert min(result.real.tpot_s, result.real.ttft_s, result.real.e2e_s) > 0
 
 
-def test_steps_in_slow_stretches_are_marked(device: FakeDevice) -> None:
-    """The start is slow, which the fourth reading tells, and so is a reading later on."""
-    decoder, _ = made()
+def slow_readings(device: FakeDevice, *slow: int) -> Anchor:
+    """Anchor whose readings of these numbers are slow."""
     anchor = anchor_of(device)
     plain_read, readings = anchor.read_us, count()
-    slow = (*range(3), 9)
-    device.slowness = lambda _: 1.9
 
     def read_us() -> float:
         slowness = 1.9 if next(readings) in slow else 1.0
@@ -115,10 +113,39 @@ def test_steps_in_slow_stretches_are_marked(device: FakeDevice) -> None:
         return plain_read()
 
     anchor.read_us = read_us  # type: ignore[method-assign]
+    return anchor
+
+
+def test_steps_of_a_slower_machine_are_run_again(device: FakeDevice) -> None:
+    """Readings 0 and 1 are of the first step's first run, 4 and 5 of the second one's, ..."""
+    decoder, prompts = made()
+    anchor = slow_readings(device, 1, 5, 6)
+    anchor.take_reference()
+    listener = LocalDecoder(decoder, list(prompts), anchor=anchor)
+    trace = LOCAL.trace()
+    run(trace, LOCAL.config(trace), COST, max_tokens=trace.output_tokens, listener=listener)
+    assert listener.num_again == 3
+    assert all(anchor.is_steady(us) for us in listener.anchors_us)
+    assert len(listener.durations_ps) == len(listener.expected_ps) == len(listener.anchors_us)
+    decoder, _ = made()
+    once = LocalDecoder(decoder, list(prompts))
+    run(trace, LOCAL.config(trace), COST, max_tokens=trace.output_tokens, listener=once)
+    for text, same in zip(listener.texts, once.texts, strict=True):
+        assert text.tolist() == same.tolist(), "what a step writes twice is the same"
+
+
+def test_after_the_patience_slow_steps_are_marked(
+    device: FakeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start is slow, which reading 6 tells, and so is reading 9."""
+    monkeypatch.setattr(local_decoder, "PATIENCE_S", -1.0)
+    decoder, _ = made()
+    anchor = slow_readings(device, *range(6), 9)
+    device.slowness = lambda _: 1.9
     result = validate_local(LOCAL, decoder, COST, anchor, vocab_size=211)
     assert anchor.reference_us == pytest.approx(100)
-    marked = [index for index, steady in enumerate(result.steady) if not steady]
-    assert marked == [0, 1, 2, 8, 9]
+    assert result.num_again == 0
+    assert [i for i, steady in enumerate(result.steady) if not steady] == [0, 1, 2, 4]
     kept = [ps for ps, steady in zip(result.durations_ps, result.steady, strict=True) if steady]
     errors = result.step_errors(steady_only=True)
     assert errors is not None

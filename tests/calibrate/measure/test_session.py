@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kvsim.calibrate.measure.anchor import CPU_RULE, AnchorRule
 from kvsim.calibrate.measure.points import Limits, grid
 from kvsim.calibrate.measure.raw_points import RawPoints
 from kvsim.calibrate.measure.session import Rules, run_session
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from tests.calibrate.measure.conftest import FakeDevice
 
 POINTS = grid(Limits())
-RULES = Rules(TimingRule(5, 2.0), max_drift=0.1)
+ANCHOR = AnchorRule(TimingRule(3, 0.0, min_repeats=3), every=1, max_drift=0.1)
+"""Reads quickly, as the slow stretches here are short."""
+RULES = Rules(TimingRule(5, 2.0), ANCHOR)
 SETUP = {"model": "m", "device": {"product": "fake"}}
 
 
@@ -101,7 +105,7 @@ def test_repeats_that_do_not_count_are_not_in_the_budget(
     """Slow for a second, which is all that the point may take: it has its repeats afterwards."""
     raw = RawPoints.opened(tmp_path / "p", SETUP)
     device.slowness = lambda fake: 1.9 if 1_000_500 < fake.now_us < 2_000_500 else 1.0
-    run_session(POINTS[:1], device, device, Rules(TimingRule(5, 1.0), max_drift=0.1), raw)
+    run_session(POINTS[:1], device, device, Rules(TimingRule(5, 1.0), ANCHOR), raw)
     ((_, timing),) = raw.timings.values()
     assert timing.times_us == pytest.approx([200.1] * 5)
     assert timing.discarded > 1000
@@ -185,4 +189,4 @@ def test_points_of_another_calibration_are_refused(device: FakeDevice, tmp_path:
 
 def test_no_drift_at_all_cannot_be_asked_for() -> None:
     with pytest.raises(ValueError, match="max_drift is 0; it must be above 0"):
-        Rules(TimingRule(5, 2.0), max_drift=0)
+        replace(CPU_RULE, max_drift=0)
