@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from kvsim.sim.models import ModelSpec
     from kvsim.sim.profile import Profile
 
-QUICK: Final = TimingRule(repeats=5, budget_s=2.0, min_repeats=3)
+QUICK: Final = TimingRule(repeats=5, budget_s=2.0, min_repeats=3, wait_s=1.0)
 """Three at least: the median of two has half of a slow stretch inside one of them."""
-FULL: Final = TimingRule(repeats=20, budget_s=0.0, min_repeats=20)
+FULL: Final = TimingRule(repeats=20, budget_s=0.0, min_repeats=20, wait_s=4.0)
 DEFAULT_MODELS: Final = {"cuda": "llama-3.1-8b", "mps": "qwen2.5-0.5b", "cpu": "qwen2.5-0.5b"}
 DEFAULT_STEP_TOKENS: Final = {"cuda": 8192, "mps": 2048, "cpu": 2048}
 ELEMENT_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}

@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.calibrate.measure.anchor import CPU_RULE, Anchor, AnchorRule
 from kvsim.calibrate.measure.timing import Timing, TimingRule
@@ -54,6 +54,9 @@ def run_session(
     faster later, that second lay in a slow stretch, or the whole machine was slow until then: the
     reference is taken anew, and points are measured again whose own anchors are now too slow.
 
+    Of the repeats that count, those at the machine's best are preferred: for others a point waits
+    ``wait_s``, then takes the steadiest.
+
     What anchors do not see: a slow stretch that begins and ends within one repeat. Repeats of
     some hundred ms may have one inside, so of these too there are several, and the median counts.
 
@@ -95,31 +98,56 @@ def _counts(point: Point, raw: RawPoints, anchor: Anchor) -> bool:
 def _steady_timing(
     point: Point, bench: Bench, timer: Timer, rule: TimingRule, anchor: Anchor
 ) -> Timing:
-    """Repeats that count, as many as the rule asks for; those that do not are not in its budget."""
+    """Repeats that count, as many as the rule asks for; those that do not are not in its budget.
+
+    Some of a machine that is slower than its best, though steady, are taken beside those at its
+    best for ``wait_s``; the steadiest count then.
+    """
     workload = bench.workload(point)
     start_s = timer.now_s()
     runners = itertools.cycle(timer.runners(workload))
-    times: list[float] = []
-    readings: list[float] = []
-    discarded, lost_s = 0, 0.0
+    rounds: list[_Round] = []
+    taken, lost_s, waited_s = 0, 0.0, 0.0
     before_us = anchor.read_us()
-    while rule.goes_on(len(times), timer.now_s() - start_s - lost_s):
+    while True:
+        own_s = timer.now_s() - start_s - lost_s - waited_s
+        best = sum(len(one.times_us) for one in rounds if anchor.is_best(one.anchor_us))
+        steady = sum(len(one.times_us) for one in rounds)
+        if not rule.goes_on(best, own_s) or (
+            not rule.goes_on(steady, own_s) and waited_s >= rule.wait_s
+        ):
+            return _timing(rounds, rule, workload.rotated_bytes, taken)
         round_s = timer.now_s()
-        count = min(anchor.rule.every, rule.repeats - len(times))
-        taken = [next(runners)() for _ in range(count)]
+        count = min(anchor.rule.every, rule.repeats - best)
+        times_us = [next(runners)() for _ in range(count)]
+        taken += count
         after_us = anchor.read_us()
-        if anchor.is_steady(before_us) and anchor.is_steady(after_us):
-            times += taken
-            readings += [before_us, after_us]
-        else:
-            discarded += count
-            now_s = timer.now_s()
-            lost_s += now_s - round_s
-            if lost_s > max(PATIENCE_S, now_s - start_s - lost_s):
+        spent_s = timer.now_s() - round_s
+        if not (anchor.is_steady(before_us) and anchor.is_steady(after_us)):
+            lost_s += spent_s
+            if lost_s > max(PATIENCE_S, own_s):
                 drift = max(anchor.drift(before_us), anchor.drift(after_us), key=abs)
-                raise ValueError(_refusal(point, discarded, discarded + len(times), drift, anchor))
+                raise ValueError(_refusal(point, taken - steady, taken, drift, anchor))
+        else:
+            rounds.append(_Round(max(before_us, after_us), times_us))
+            if not anchor.is_best(rounds[-1].anchor_us):
+                waited_s += spent_s
         before_us = after_us
-    return Timing(tuple(times), workload.rotated_bytes, discarded, statistics.median(readings))
+
+
+class _Round(NamedTuple):
+    """Repeats between two readings of the anchor; ``anchor_us`` is the slower one."""
+
+    anchor_us: float
+    times_us: list[float]
+
+
+def _timing(rounds: list[_Round], rule: TimingRule, rotated_bytes: int, taken: int) -> Timing:
+    """The steadiest of the rounds, as many as the rule asks for."""
+    rounds = sorted(rounds, key=lambda one: one.anchor_us)
+    times = [us for one in rounds for us in one.times_us][: rule.repeats]
+    anchors = [one.anchor_us for one in rounds for _ in one.times_us][: rule.repeats]
+    return Timing(tuple(times), rotated_bytes, taken - len(times), statistics.median(anchors))
 
 
 def _refusal(point: Point, discarded: int, taken: int, drift: float, anchor: Anchor) -> str:

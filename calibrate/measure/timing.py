@@ -34,12 +34,14 @@ class Workload:
 class TimingRule:
     """At least ``min_repeats``; then until ``repeats``, or ``budget_s`` are over.
 
-    The budget counts the warm-up.
+    The budget counts the warm-up. ``wait_s``: how much longer a session may look for repeats at the
+    machine's best (:func:`kvsim.calibrate.measure.session.run_session`).
     """
 
     repeats: int
     budget_s: float
     min_repeats: int = 2
+    wait_s: float = 0.0
 
     def goes_on(self, num_times: int, spent_s: float) -> bool:
         """Whether one more is taken after so many, and so long."""
@@ -50,7 +52,7 @@ class TimingRule:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times of one point in us, in the order they were taken.
+    """Times of one point in us, beside the fastest anchor first.
 
     ``discarded``: repeats that did not count, as the machine was slower then. ``anchor_us``: what
     the anchor took beside those that do, median (0 where it was not read).
