@@ -79,6 +79,9 @@ def facts_of(device: torch.device) -> DeviceFacts:
         cache, driver = properties.L2_cache_size, _nvidia("driver_version")
     elif device.type == "mps":
         total, driver = torch.mps.recommended_max_memory(), platform.mac_ver()[0]
+    else:  # engines of one thread and of all are two machines
+        threads = torch.get_num_threads()
+        product += f" ({threads} thread{'s' if threads > 1 else ''})"
     return DeviceFacts(
         kind=_KINDS[device.type],
         product=product,
@@ -114,7 +117,7 @@ def _host() -> tuple[str, int, int, str]:
     ]
     cache = max(sizes, default=_CACHE_BYTES_WHERE_UNKNOWN)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return f"{product} ({os.cpu_count()} cores)", total, cache, platform.release()
+    return product, total, cache, platform.release()
 
 
 def _nvidia(query: str) -> str:

@@ -47,7 +47,7 @@ def run_session(
     GPU: five repeats at a time). Others are taken again, by which a point takes up to
     ``PATIENCE_S`` longer, or twice as long where that is more; then the session is refused. It is
     the repeats that are judged and no longer stretch of time, as a CPU under a host may be half as
-    fast for 0.2 to 3.4 s, several times within any ten seconds
+    fast for 0.2 s, several times within any ten seconds
     (:mod:`kvsim.calibrate.measure.anchor`).
 
     The reference is what the anchor took in the first second, its fast tenth. Where the anchor is
@@ -155,7 +155,8 @@ def _refusal(point: Point, discarded: int, taken: int, drift: float, anchor: Anc
         f"the clock drifts: beside {discarded} of {taken} repeats of {point.key} a fixed piece of "
         f"work took longer or shorter than at first, last {100 * drift:+.0f} % (allowed: "
         f"{100 * anchor.rule.max_drift:g} %). Close other work, let the device cool, lock its "
-        "clocks (nvidia-smi --lock-gpu-clocks) or take a machine whose processors are whole cores, "
-        "and run the same command again: it goes on where it stopped, or starts anew if you remove "
-        "the file of points. Or allow more with --max-drift"
+        "clocks (nvidia-smi --lock-gpu-clocks), and run the same command again: it goes on where "
+        "it stopped, or starts anew if you remove the file of points. On a virtual machine whose "
+        "CPUs are moved about, measure one thread (OMP_NUM_THREADS=1). Or allow more with "
+        "--max-drift"
     )
