@@ -20,7 +20,7 @@ _GIB: Final = 2**30
 _MEMORY_LABEL: Final = 24
 _MEMORY_CELL: Final = 16
 _WHILE_WAITING: Final = "while waiting: the last scheduling call had left requests in the queue"
-_NOBODY_WAITED: Final = "no request waited after a scheduling call"
+_NOBODY_WAITED: Final = "no request waited for memory or a seat, at most for a step to end"
 
 
 def memory_lines(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:

@@ -24,6 +24,8 @@ _LATENCIES: Final = (
     ("E2E per output token", "normalised_s_per_token"),
 )
 _REFUSED_SHOWN: Final = 5
+_CAUSES: Final = {"step": "step in progress"}
+"""Causes of waiting that are told in other words than their keys."""
 _GIB: Final = 2**30
 _MIB: Final = 2**20
 
@@ -112,7 +114,7 @@ def _rates(summary: Section) -> list[str]:
 def _events(summary: Section) -> list[str]:
     cache, preempted, stalls = summary["cache"], summary["preemptions"], summary["stalls"]
     cost, waited, prediction = summary["cost"], summary["waited_s"], summary["prediction"]
-    causes = ", ".join(f"{cause} {seconds(waited[cause])}" for cause in waited)
+    causes = ", ".join(f"{_CAUSES.get(cause, cause)} {seconds(waited[cause])}" for cause in waited)
     return [
         *wrapped(
             "prefix cache",

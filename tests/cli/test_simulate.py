@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,8 @@ def test_the_column_of_waiting_is_explained_and_shown_only_where_requests_waited
 ) -> None:
     assert main(["simulate", *FEW]) == 0
     idle = capsys.readouterr().out
-    assert "\n  no request waited after a scheduling call\n" in idle
+    assert "\n  no request waited for memory or a seat, at most for a step to end\n" in idle
+    assert re.search(r"\nwaited \(request-s\) +step in progress \S+ \S+, seats 0 s,", idle)
     assert "while waiting" not in idle
     assert "x 1,024 seats x 128,256 vocabulary" in idle
     assert main(["simulate", *FEW, "--num-blocks", "300", "--rate-scale", "20"]) == 0
