@@ -42,8 +42,9 @@ PS_PER_S: Final = 10**12
 WHAT_TO_SEE: Final = (
     "each square is a piece of KV memory, by address from left to right and top to bottom. "
     "Contiguous runs carry long tails that are reserved and never filled, and leave holes too "
-    "small for who waits; blocks fill up wherever they lie. The deepest blue is what several "
-    "requests share; green waits to be used again, and a dot marks where such content was evicted."
+    "small for who waits; blocks fill up wherever they lie. What several requests share stands "
+    "out most: darkest on a light page, lightest on a dark one. Green waits to be used again, and "
+    "a dot marks where such content was evicted."
 )
 
 
