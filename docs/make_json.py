@@ -14,10 +14,9 @@ from kvsim.sim.documents import Document, document_names, load_document
 PAGE: Final = Path(__file__).parent / "json.md"
 _FIRST: Final = ("summary", "comparison", "plan")
 _ELSEWHERE: Final = re.compile(r"docs/([a-z-]+\.md)")
-_HEAD: Final = """# JSON: every key, with its type and unit
+_HEAD: Final = """<!-- Written by `python -m docs.make_json` from `sim/documents`. -->
 
-Written by `python -m docs.make_json` from the lists of keys in `sim/documents`; do not edit by
-hand.
+# JSON: every key, with its type and unit
 
 `kvsim simulate --json` prints what it writes as `summary.json`; `kvsim compare --json` prints
 what `--out` writes as `comparison.json`. Every document has `schema`, a name and a number. The

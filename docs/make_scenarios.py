@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dataclasses import Field
 
 PAGE: Final = Path(__file__).parent / "scenarios.md"
-_HEAD: Final = '''# Scenarios: every key
+_HEAD: Final = '''<!-- Written by `python -m docs.make_scenarios`. -->
 
-Written by `python -m docs.make_scenarios` from the code that reads scenarios; do not edit by hand.
+# Scenarios: every key
 
 A scenario says what is simulated: model, card, engine, policies. It is a preset, a preset with
 changes, or a TOML file of the tables below, which stands on the preset it names (`vllm-0.32` where
