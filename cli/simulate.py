@@ -102,8 +102,10 @@ def add_trace_options(group: argparse._ArgumentGroup, *, several_rates: bool = F
 
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--out", default=DEFAULT_OUT, metavar="DIR",
-        help=f"run folder (default {DEFAULT_OUT}); a run that is there is replaced"
+        "--out",
+        default=DEFAULT_OUT,
+        metavar="DIR",
+        help=f"run folder (default {DEFAULT_OUT}); a run that is there is replaced",
     )
     add_record_options(group)
     add_run_options(group)
