@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import streamlit as st
 
 from kvsim.cli.ui_form import in_words_of_the_form
-from kvsim.sim.comparison_lines import table_lines
+from kvsim.sim.comparison_lines import notes_of, table_lines
 from kvsim.sim.memory_shares import VIEWS
 from kvsim.sim.readable import printable
 from kvsim.sim.report.palette import STATE_LABELS
@@ -29,6 +29,8 @@ _HEAD_PX, _MAP_PX = 480, {1: 820, 2: 720, 3: 600}
 _PHONE_HEAD_PX, _PHONE_MAP_PX = 800, 580
 """Of the page of block maps: what is around the maps, and a map, by how many are in a row."""
 _BAR_PX, _AXIS_PX = 44, 40
+_LAST_TICK_PX: Final = 24
+"""Half of the axis' last number, which stands at the bars' end."""
 _ROOM_FOR_NUMBER: Final = 8
 """Percent of the pool below which a part of a bar has no number in it."""
 
@@ -59,7 +61,7 @@ def legend(entries: Sequence[tuple[str, str]]) -> str:
 
 
 def show(shown: Shown) -> None:
-    """Memory by state, then what users see, then where it lies."""
+    """Memory by state, then what users see and how it is judged, then where it lies."""
     rows, folder = shown.result.rows, shown.folder
     if shown.too_large:
         sentence = in_words_of_the_form(shown.too_large)
@@ -75,17 +77,31 @@ def show(shown: Shown) -> None:
     lines.sort(key=lambda line: line.label != "verdict")
     cells = [[f"{text}{' ★' * best}" for text, best in line.cells()] for line in lines]
     columns = dict(zip([row.name for row in rows], zip(*cells, strict=True), strict=True))
-    st.dataframe({"": [line.label for line in lines]} | columns, hide_index=True, height="content")
+    right = st.column_config.TextColumn(alignment="right")
+    st.dataframe(
+        {"": [line.label for line in lines]} | columns,
+        hide_index=True,
+        height="content",
+        column_config=dict.fromkeys(columns, right),
+    )
     st.caption(
         "★ is the best of its line. TTFT: until the first token, TPOT: between tokens. Where a "
         "system is overloaded, latencies tell the length of the trace."
     )
+    _show_sentences("Verdicts", [f"{row.name}: {row.verdict['text']}" for row in rows])
+    _show_sentences("Notes", notes_of(shown.result))
     st.link_button("Open the whole report", f"/runs/{folder.name}/{REPORT}")
     if (folder / BLOCK_MAP).exists():
         st.subheader("The pool, block by block")
         _show_maps(f"/runs/{folder.name}/{BLOCK_MAP}", len(rows))
     st.caption("The same from a terminal:")
     st.code(shown.command, language="sh", wrap_lines=True)
+
+
+def _show_sentences(title: str, sentences: Sequence[str]) -> None:
+    """Show them below each other, if there are any."""
+    if sentences:
+        st.markdown("\n".join((f"**{title}**\n", *(f"- {literal(text)}" for text in sentences))))
 
 
 def states_bar(rows: Sequence[Row], window: str) -> go.Figure:
@@ -115,8 +131,8 @@ def states_bar(rows: Sequence[Row], window: str) -> go.Figure:
         barmode="stack",
         height=_AXIS_PX + _BAR_PX * len(rows),
         showlegend=False,
-        margin={"l": 0, "r": 8, "t": 0, "b": 0},
-        xaxis={"range": [0, 100], "ticksuffix": " %", "fixedrange": True},
+        margin={"l": 0, "r": _LAST_TICK_PX, "t": 0, "b": 0},
+        xaxis={"range": [0, 100], "dtick": 25, "ticksuffix": " %", "fixedrange": True},
         yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True},
     )
 

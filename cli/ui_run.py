@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvsim.traces.counted import counted
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from kvsim.cli.ui_places import Places
     from kvsim.sim.comparison import Comparison
     from kvsim.sim.comparison_in_step import Watch
+
+_SIZE: Final = re.compile(r"(?<=\d)(?=[A-Za-z])")
+"""Between the number of a size and its unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,9 @@ class Choices:
 
     def in_words(self) -> str:
         """Return what is compared in a line, but for the allocators."""
-        memory, tokens = self.kv_memory.strip(), self.max_model_len.strip()
+        memory = _SIZE.sub(" ", self.kv_memory.strip())
+        tokens = self.max_model_len.strip()
+        tokens = f"{int(tokens):,}" if tokens.isdecimal() else tokens
         cards = self.hardware if self.tp == 1 else f"{self.tp} x {self.hardware}"
         parts = (
             self.trace,

@@ -79,6 +79,11 @@ def test_empty_fields_are_left_to_the_command() -> None:
     ]
 
 
+def test_words_on_the_choice_have_separators() -> None:
+    assert "2 GiB for KV · at most 4,096 tokens" in CHOICES.in_words()
+    assert "auto for KV" in replace(CHOICES, kv_memory="auto").in_words()
+
+
 def test_text_is_never_taken_for_another_option(places: Places, tmp_path: Path) -> None:
     choices = replace(CHOICES, kv_memory="--out=elsewhere")
     with pytest.raises(ValueError, match="--out=elsewhere"):
@@ -150,6 +155,9 @@ def test_the_form_makes_room_for_the_result(page: AppTest, places: Places) -> No
         "What users see",
     ]
     assert list(page.dataframe[0].value.columns) == ["", "paged", "prefix"]
+    (verdicts,) = [one.value for one in page.markdown if one.value.startswith("**Verdicts**")]
+    told = verdicts.replace("\\", "")
+    assert "\n- paged: too short for p99 (10 finished: too few for any)\n- prefix: too" in told
     assert page.code[0].value.startswith("kvsim compare ")
     assert [path.name for path in places.out.iterdir()] == ["comparison-1"]
 
