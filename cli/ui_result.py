@@ -89,7 +89,8 @@ def show(shown: Shown) -> None:
         "system is overloaded, latencies tell the length of the trace."
     )
     _show_sentences("Verdicts", [f"{row.name}: {row.verdict['text']}" for row in rows])
-    _show_sentences("Notes", notes_of(shown.result))
+    notes = [in_words_of_the_form(note) for note in notes_of(shown.result)]
+    _show_sentences("Notes", notes)
     st.link_button("Open the whole report", f"/runs/{folder.name}/{REPORT}")
     if (folder / BLOCK_MAP).exists():
         st.subheader("The pool, block by block")
