@@ -41,7 +41,8 @@ def _term_line(row: Reading) -> str:
 
 def error_lines(profile: Profile) -> list[str]:
     """Errors by block, the gate of each, and a warning above 10 % at the median."""
-    from kvsim.calibrate.gates import WARN_MEDIAN, gate_of
+    from kvsim.calibrate.gates import gate_of
+    from kvsim.sim.profile import WARN_MEDIAN
 
     lines = [f"{'error on unseen points':<28}{'median':>9}{'p90':>9}{'points':>9}  gate"]
     for block, found in profile.hold_out.items():

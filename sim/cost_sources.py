@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from kvsim.sim.datasheet import datasheet_profile
 from kvsim.sim.deployment import Deployment
 from kvsim.sim.models.dtypes import weight_format
+from kvsim.sim.profile import WARN_MEDIAN
 from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile, load_profile
 from kvsim.sim.profile_scale import scale_profile
 from kvsim.sim.shipped_profiles import nearest_profile, shipped_cards
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvsim.sim.hardware import HardwareSpec
     from kvsim.sim.models import ModelSpec
     from kvsim.sim.profile import Profile
@@ -97,6 +100,22 @@ def find_profile(source: str, hardware: HardwareSpec, model: ModelSpec | None = 
 def own_attention_factor(source: str, hardware: HardwareSpec, layout: str) -> float | None:
     """Factor that a source knows for a memory layout (``contiguous``, ``paged-16``), else None."""
     return find_profile(source, hardware).attention_factor.get(layout)
+
+
+def error_notes(profile: Profile) -> tuple[str, ...]:
+    """A sentence on the blocks whose errors deserve a warning, where there are any."""
+    poor = {block: x.median for block, x in profile.hold_out.items() if x.median > WARN_MEDIAN}
+    if not poor:
+        return ()
+    return (
+        f"step costs of {_listed(list(poor))} were "
+        f"{_listed([f'{100 * median:.0f}' for median in poor.values()])} % off, at the median, on "
+        f"points that the fit of {profile.name} had not seen",
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _weight_dtype(model: ModelSpec, weight_dtype: str) -> str:
