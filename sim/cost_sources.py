@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsim.sim.datasheet import datasheet_profile
+from kvsim.sim.datasheet import ALL_ASSUMED, datasheet_profile
 from kvsim.sim.deployment import Deployment
 from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.profile import WARN_MEDIAN
@@ -139,7 +139,7 @@ def _target(profile: Profile, deployment: Deployment) -> str:
 def _describe(profile: Profile, deployment: Deployment) -> str:
     """Name for outputs: source, fidelity, and what was derived."""
     if profile.name.endswith("-datasheet"):
-        return f"{deployment.hardware.name} datasheet (all assumed)"
+        return f"{deployment.hardware.name} datasheet ({ALL_ASSUMED})"
     words = profile.fidelity
     if deployment.attention_factor != 1:
         words += f"; decode attention x {deployment.attention_factor:.4g} for its memory layout"
