@@ -10,7 +10,7 @@ from kvsim.calibrate.measure.points import HOLD_OUT
 from kvsim.calibrate.measure.raw_points import point_of
 from kvsim.calibrate.prediction import predicted_us
 from kvsim.calibrate.steadiness import spread_of_repeats, steadiness
-from kvsim.sim.readable import number
+from kvsim.sim.readable import seconds
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kvsim.sim.profile import Profile
 
 _SYMBOLS: Final = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon")
+_US_PER_S: Final = 1e6
 
 
 class Compared(NamedTuple):
@@ -71,25 +72,31 @@ def profile_page(profile: Profile) -> Iterator[str]:
 
 
 def _errors_table(profile: Profile) -> str:
-    heads = ("block", "median", "p90", "points", "gate")
+    heads = ("block", "median/p90", "points", "gate")  # two columns would not fit a phone
+    rows = [
+        (row.block, f"{row.median.removesuffix(' %')}/{row.p90}", row.points, row.verdict)
+        for row in error_rows(profile)
+    ]
     return (
         "<h2>Errors on points held out</h2>\n"
         '<p class="see"><b>What to see:</b> how far off the profile was where its fit had seen '
-        f"nothing. {escape(GATES_MEAN)}.</p>\n"
-        f"{table_html('Errors on points held out', heads, error_rows(profile), last_is_words=True)}"
+        f"nothing; {escape(GATES_MEAN)}.</p>\n"
+        f"{table_html('Errors on points held out', heads, rows, last_is_words=True)}"
     )
 
 
 def _times_chart(rows: Sequence[Compared]) -> Chart:
-    figure = new_figure("measured (us, logarithmic)", "fitted (us, logarithmic)", height=480)
-    _add_points(figure, rows, lambda row: row.fitted_us)
-    ends = [min(row.measured_us for row in rows), max(row.measured_us for row in rows)]
+    figure = new_figure("measured (s, logarithmic)", "fitted (s, logarithmic)", height=480)
+    _add_points(figure, rows, lambda row: row.fitted_us / _US_PER_S)
+    measured_s = [row.measured_us / _US_PER_S for row in rows]
+    ends = [min(measured_s), max(measured_s)]
     figure.add_scatter(
         x=ends, y=ends, mode="lines", line={"dash": "dot", "color": GREY}, name="equal"
     )
-    fitted = [row.fitted_us for row in rows]
-    figure.update_xaxes(**log_ticks(ends[0], ends[1], number))
-    figure.update_yaxes(**log_ticks(min(fitted), max(fitted), number), rangemode="normal")
+    fitted_s = [row.fitted_us / _US_PER_S for row in rows]
+    figure.update_xaxes(**log_ticks(ends[0], ends[1], seconds))
+    figure.update_yaxes(**log_ticks(min(fitted_s), max(fitted_s), seconds), rangemode="normal")
+    figure.update_yaxes(automargin=True, title_standoff=6)
     held = sum(row.held_out for row in rows)
     return Chart(
         "Fitted against measured",
@@ -100,10 +107,10 @@ def _times_chart(rows: Sequence[Compared]) -> Chart:
 
 
 def _errors_chart(rows: Sequence[Compared]) -> Chart:
-    figure = new_figure("measured (us, logarithmic)", "error of the fit (%)", height=420)
+    figure = new_figure("measured (s, logarithmic)", "error of the fit (%)", height=420)
     _add_points(figure, rows, _error_percent)
-    measured = [row.measured_us for row in rows]
-    figure.update_xaxes(**log_ticks(min(measured), max(measured), number))
+    measured_s = [row.measured_us / _US_PER_S for row in rows]
+    figure.update_xaxes(**log_ticks(min(measured_s), max(measured_s), seconds))
     return Chart(
         "Error of the fit",
         figure,
@@ -138,7 +145,7 @@ def _add_points(
             chosen = [row for row in rows if row.block == block and row.held_out == held_out]
             if chosen:
                 figure.add_scatter(
-                    x=numbers([row.measured_us for row in chosen]),
+                    x=numbers([row.measured_us / _US_PER_S for row in chosen]),
                     y=numbers([value(row) for row in chosen]),
                     mode="markers",
                     marker={"color": colour, "symbol": symbol + "-open" * held_out},

@@ -241,9 +241,14 @@ def test_the_page_shows_every_point_that_has_a_term(
     assert "decode, held out" in page
     assert "<dt>spread of repeats</dt><dd>0.0 % apart at the median point</dd>" in page
     assert "Median of absolute errors" not in page
+    assert '"title":{"text":"measured (s, logarithmic)"' in page
+    assert re.search(
+        r'"text":"fitted \(s, logarithmic\)","standoff":6}[^}]*"automargin":true', page
+    )
+    assert '"100 us","1 ms","10 ms"' in page
     assert not re.search(r"<script[^>]*\ssrc=", page), "opens without a network"
     poor = replace(profile, hold_out={"layer": HoldOut(0.357, 0.517, 4)})
-    cells = ("35.7 %", "51.7 %", "4", "5/20 % MISSED warning: above 10 %")
+    cells = ("35.7/51.7 %", "4", "5/20 % MISSED warning: above 10 %")
     row = '<th scope="row">layer</th>' + "".join(f"<td>{cell}</td>" for cell in cells)
     assert row in "".join(profile_page(poor))
     with pytest.raises(ValueError, match="holds no raw points"):
