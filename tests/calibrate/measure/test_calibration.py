@@ -245,7 +245,8 @@ def test_the_page_shows_every_point_that_has_a_term(
     assert re.search(
         r'"text":"fitted \(s, logarithmic\)","standoff":6}[^}]*"automargin":true', page
     )
-    assert '"100 us","1 ms","10 ms"' in page
+    assert '"100 us",' in page
+    assert '"1 ms",' in page
     assert not re.search(r"<script[^>]*\ssrc=", page), "opens without a network"
     poor = replace(profile, hold_out={"layer": HoldOut(0.357, 0.517, 4)})
     cells = ("35.7/51.7 %", "4", "5/20 % MISSED warning: above 10 %")
