@@ -19,8 +19,6 @@ class Gate(NamedTuple):
         return found.median <= self.median and found.p90 <= self.p90
 
 
-WARN_MEDIAN: Final = 0.10
-"""A block whose median error is larger deserves a warning, gate or not."""
 _GATES: Final = {
     "decode_step": Gate(0.05, 0.10),
     "decode_attention": Gate(0.05, 0.20),

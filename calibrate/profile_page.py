@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from html import escape
-from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kvsim.calibrate.error_table import GATES_MEAN, error_rows
 from kvsim.calibrate.measure.points import HOLD_OUT
 from kvsim.calibrate.measure.raw_points import point_of
 from kvsim.calibrate.prediction import predicted_us
-from kvsim.calibrate.steadiness import steadiness
-from kvsim.sim.readable import number
+from kvsim.calibrate.steadiness import spread_of_repeats, steadiness
+from kvsim.sim.readable import seconds
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import CYCLE, GREY
+from kvsim.sim.report.tables import table_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kvsim.sim.profile import Profile
 
 _SYMBOLS: Final = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon")
+_US_PER_S: Final = 1e6
 
 
 class Compared(NamedTuple):
@@ -63,21 +65,38 @@ def profile_page(profile: Profile) -> Iterator[str]:
         ("layer", profile.model.name),
         ("fidelity", profile.fidelity),
         ("steadiness", steadiness(profile.measurement)),
+        ("spread of repeats", spread_of_repeats(profile.measurement)),
     )
     head = Head(f"{profile.name}: measured against fitted", facts)
-    return page(head, (_times_chart(rows), _errors_chart(rows)))
+    return page(head, (_errors_table(profile), _times_chart(rows), _errors_chart(rows)))
+
+
+def _errors_table(profile: Profile) -> str:
+    heads = ("block", "median/p90", "points", "gate")  # two columns would not fit a phone
+    rows = [
+        (row.block, f"{row.median.removesuffix(' %')}/{row.p90}", row.points, row.verdict)
+        for row in error_rows(profile)
+    ]
+    return (
+        "<h2>Errors on points held out</h2>\n"
+        '<p class="see"><b>What to see:</b> how far off the profile was where its fit had seen '
+        f"nothing; {escape(GATES_MEAN)}.</p>\n"
+        f"{table_html('Errors on points held out', heads, rows, last_is_words=True)}"
+    )
 
 
 def _times_chart(rows: Sequence[Compared]) -> Chart:
-    figure = new_figure("measured (us, logarithmic)", "fitted (us, logarithmic)", height=480)
-    _add_points(figure, rows, lambda row: row.fitted_us)
-    ends = [min(row.measured_us for row in rows), max(row.measured_us for row in rows)]
+    figure = new_figure("measured (s, logarithmic)", "fitted (s, logarithmic)", height=480)
+    _add_points(figure, rows, lambda row: row.fitted_us / _US_PER_S)
+    measured_s = [row.measured_us / _US_PER_S for row in rows]
+    ends = [min(measured_s), max(measured_s)]
     figure.add_scatter(
         x=ends, y=ends, mode="lines", line={"dash": "dot", "color": GREY}, name="equal"
     )
-    fitted = [row.fitted_us for row in rows]
-    figure.update_xaxes(**log_ticks(ends[0], ends[1], number))
-    figure.update_yaxes(**log_ticks(min(fitted), max(fitted), number), rangemode="normal")
+    fitted_s = [row.fitted_us / _US_PER_S for row in rows]
+    figure.update_xaxes(**log_ticks(ends[0], ends[1], seconds))
+    figure.update_yaxes(**log_ticks(min(fitted_s), max(fitted_s), seconds), rangemode="normal")
+    figure.update_yaxes(automargin=True, title_standoff=6)
     held = sum(row.held_out for row in rows)
     return Chart(
         "Fitted against measured",
@@ -88,18 +107,28 @@ def _times_chart(rows: Sequence[Compared]) -> Chart:
 
 
 def _errors_chart(rows: Sequence[Compared]) -> Chart:
-    figure = new_figure("measured (us, logarithmic)", "error of the fit (%)", height=420)
+    figure = new_figure("measured (s, logarithmic)", "error of the fit (%)", height=420)
     _add_points(figure, rows, _error_percent)
-    measured = [row.measured_us for row in rows]
-    figure.update_xaxes(**log_ticks(min(measured), max(measured), number))
-    worst = max(rows, key=lambda row: abs(_error_percent(row)))
+    measured_s = [row.measured_us / _US_PER_S for row in rows]
+    figure.update_xaxes(**log_ticks(min(measured_s), max(measured_s), seconds))
     return Chart(
         "Error of the fit",
         figure,
         "a band around zero is noise; a slope or a bend is a term that is missing.",
-        f"Median of absolute errors {median(abs(_error_percent(row)) for row in rows):.1f} %; the "
-        f"worst is {_error_percent(worst):+.1f} % at {worst.block}, {worst.label}.",
+        " ".join(_worst(rows)),
     )
+
+
+def _worst(rows: Sequence[Compared]) -> Iterator[str]:
+    """The points held out apart from the others: a table is exact on its own points."""
+    for kind, held_out in (("held out", True), ("that the fit saw", False)):
+        chosen = [row for row in rows if row.held_out == held_out]
+        if chosen:
+            worst = max(chosen, key=lambda row: abs(_error_percent(row)))
+            yield (
+                f"The worst of {len(chosen)} points {kind} is {_error_percent(worst):+.1f} % off, "
+                f"at {worst.block}, {worst.label}."
+            )
 
 
 def _error_percent(row: Compared) -> float:
@@ -116,7 +145,7 @@ def _add_points(
             chosen = [row for row in rows if row.block == block and row.held_out == held_out]
             if chosen:
                 figure.add_scatter(
-                    x=numbers([row.measured_us for row in chosen]),
+                    x=numbers([row.measured_us / _US_PER_S for row in chosen]),
                     y=numbers([value(row) for row in chosen]),
                     mode="markers",
                     marker={"color": colour, "symbol": symbol + "-open" * held_out},

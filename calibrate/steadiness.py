@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import statistics
+from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.measure.raw_points import point_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_WIDE: Final = 0.1
+_MANY: Final = 0.2
 
 
 def steadiness(measurement: Mapping[str, Any]) -> str:
@@ -27,3 +31,19 @@ def steadiness(measurement: Mapping[str, Any]) -> str:
         f"{lost:,} of {taken:,} repeats ({100 * lost / taken:.1f} %) were taken again, as fixed "
         f"work beside them was slower; {clock}"
     )
+
+
+def spread_of_repeats(measurement: Mapping[str, Any]) -> str:
+    """How far the repeats of a point lie apart; ``measurement`` is that of a profile.
+
+    Taken from the times themselves: the spreads that older files hold are 0 below four repeats.
+    """
+    spreads = [point_of(row)[1].spread for row in measurement["points"]]
+    share = sum(spread > _WIDE for spread in spreads) / len(spreads)
+    text = f"{100 * statistics.median(spreads):.1f} % apart at the median point"
+    if share > _MANY:
+        text += (
+            f"; over {100 * _WIDE:g} % at {100 * share:.0f} % of the points: perhaps other work "
+            "beside"
+        )
+    return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.fit_table import error_lines
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from kvsim.sim.profile import Profile
 
 _TABLE: Final = "the two pieces do not hold here: a table between the measured points is used"
-_WIDE: Final = 0.1
-_MANY: Final = 0.2
 
 
 def plan_lines(calibration: Calibration, rates: Rates) -> list[str]:
@@ -46,6 +43,7 @@ def plan_lines(calibration: Calibration, rates: Rates) -> list[str]:
 def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[str]:
     """Terms with their reading, copies, layouts, and errors on held-out points."""
     from kvsim.calibrate.calibration import ELEMENT_BYTES
+    from kvsim.calibrate.steadiness import spread_of_repeats, steadiness
     from kvsim.calibrate.term_table import attention_rates, copy_rates, term_rows
     from kvsim.sim.hardware import load_hardware
     from kvsim.sim.hardware.card_file import card_of
@@ -64,7 +62,8 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
     for block, term in (("layer", profile.gemm), ("head", profile.head)):
         if term.knots:
             lines += wrapped(block, _TABLE)
-    lines += _spread_lines(profile)
+    lines += wrapped("steadiness", steadiness(profile.measurement))
+    lines += wrapped("spread of repeats", spread_of_repeats(profile.measurement))
     conditions = {block: fit.condition for block, fit in terms.by_block().items()}
     lines += wrapped(
         "condition numbers",
@@ -105,21 +104,3 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
         factors = ", ".join(f"{name} {x:.3f}" for name, x in profile.attention_factor.items())
         lines += ["", *wrapped("decode attention by", f"memory layout: {factors}")]
     return [*lines, "", *error_lines(profile)]
-
-
-def _spread_lines(profile: Profile) -> list[str]:
-    """How far the repeats of a point lie apart, and how many did not count: other work shows."""
-    from kvsim.calibrate.steadiness import steadiness
-
-    spreads = [row["spread"] for row in profile.measurement["points"]]
-    share = sum(spread > _WIDE for spread in spreads) / len(spreads)
-    text = f"quartiles {100 * statistics.median(spreads):.1f} % apart at the median point"
-    if share > _MANY:
-        text += (
-            f"; over {100 * _WIDE:g} % at {100 * share:.0f} % of the points: other work was running"
-            " beside"
-        )
-    return [
-        *wrapped("steadiness", steadiness(profile.measurement)),
-        *wrapped("spread of repeats", text),
-    ]

@@ -40,21 +40,14 @@ def _term_line(row: Reading) -> str:
 
 
 def error_lines(profile: Profile) -> list[str]:
-    """Errors by block, the gate of each, and a warning above 10 % at the median."""
-    from kvsim.calibrate.gates import WARN_MEDIAN, gate_of
+    """80 columns: errors by block, the gate of each, a warning above 10 % at the median."""
+    from kvsim.calibrate.error_table import GATES_MEAN, error_rows
 
-    lines = [f"{'error on unseen points':<28}{'median':>9}{'p90':>9}{'points':>9}  gate"]
-    for block, found in profile.hold_out.items():
-        gate = gate_of(block, profile.hardware)
-        verdict = ""
-        if gate is not None:
-            limits = f"{100 * gate.median:.0f}/{100 * gate.p90:.0f} %"
-            verdict = f"{limits} {'passed' if gate.passed(found) else 'MISSED'}"
-        if found.median > WARN_MEDIAN:
-            verdict = f"{verdict} warning: above 10 %".strip()
-        numbers = f"{100 * found.median:>7.1f} %{100 * found.p90:>7.1f} %{found.points:>9,}"
-        lines.append(f"  {block:<26}{numbers}  {verdict}".rstrip())
-    return lines
+    lines = [f"{'error, unseen points':<20}{'median':>8}{'p90':>8}{'points':>8}  gate"]
+    for row in error_rows(profile):
+        numbers = f" {row.median:>7} {row.p90:>7} {row.points:>7}"
+        lines.append(f"  {row.block:<18}{numbers}  {row.verdict}".rstrip())
+    return [*lines, GATES_MEAN]
 
 
 def _assumed_lines(profile: Profile) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.cli.summary_memory import memory_lines, swapping_lines
 from kvsim.cli.table import table, wrapped
+from kvsim.sim.datasheet import is_assumed
 from kvsim.sim.readable import number, seconds
 from kvsim.traces.counted import counted
 
@@ -139,12 +140,17 @@ def _events(summary: Section) -> list[str]:
         *wrapped("longest wait", _longest_wait(summary["queue"])),
         *_users(summary["users"]),
         *(wrapped("predicted lengths", _prediction(prediction)) if prediction else ()),
-        *wrapped(
-            "step cost",
-            f"{cost['source']}; {number(cost['percent_outside'])} % of "
-            f"{counted(cost['steps'], 'step')} outside its measured range",
-        ),
+        *wrapped("step cost", _step_cost(cost)),
     ]
+
+
+def _step_cost(cost: Section) -> str:
+    if is_assumed(cost["source"]):
+        return f"{cost['source']}; {counted(cost['steps'], 'step')}"
+    return (
+        f"{cost['source']}; {number(cost['percent_outside'])} % of "
+        f"{counted(cost['steps'], 'step')} outside its measured range"
+    )
 
 
 def _copies(copies: Section) -> list[str]:

@@ -79,6 +79,7 @@ def result_lines(result: LocalResult, cost: str) -> list[str]:
     """Real beside simulated, with signed errors."""
     from kvsim.cli.table import table, wrapped
     from kvsim.sim.readable import seconds
+    from kvsim.traces.counted import counted
 
     real, ours = result.real, result.simulated
     rows = [("", "real", "simulated", "error")]
@@ -105,9 +106,9 @@ def result_lines(result: LocalResult, cost: str) -> list[str]:
         ),
         *wrapped(
             "steady steps",
-            f"{sum(result.steady)} of {real.num_steps}, beside which the machine was not slower "
-            f"than at its best, after {result.num_again} runs of others that did not count"
-            f"{f': {_errors(steady)}' if steady else ''}",
+            f"{sum(result.steady)} of {real.num_steps}: the anchor was as fast as ever beside them"
+            f"; {counted(result.num_again, 'run was', 'runs were')} repeated"
+            f"{f'; over these steps {_errors(steady)}' if steady else ''}",
         ),
     ]
 

@@ -7,14 +7,17 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsim.sim.datasheet import datasheet_profile
+from kvsim.sim.datasheet import ALL_ASSUMED, datasheet_profile
 from kvsim.sim.deployment import Deployment
 from kvsim.sim.models.dtypes import weight_format
+from kvsim.sim.profile import WARN_MEDIAN
 from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile, load_profile
 from kvsim.sim.profile_scale import scale_profile
 from kvsim.sim.shipped_profiles import nearest_profile, shipped_cards
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvsim.sim.hardware import HardwareSpec
     from kvsim.sim.models import ModelSpec
     from kvsim.sim.profile import Profile
@@ -99,6 +102,22 @@ def own_attention_factor(source: str, hardware: HardwareSpec, layout: str) -> fl
     return find_profile(source, hardware).attention_factor.get(layout)
 
 
+def error_notes(profile: Profile) -> tuple[str, ...]:
+    """A sentence on the blocks whose errors deserve a warning, where there are any."""
+    poor = {block: x.median for block, x in profile.hold_out.items() if x.median > WARN_MEDIAN}
+    if not poor:
+        return ()
+    return (
+        f"step costs of {_listed(list(poor))} were "
+        f"{_listed([f'{100 * median:.0f}' for median in poor.values()])} % off, at the median, on "
+        f"points that the fit of {profile.name} had not seen",
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
 def _weight_dtype(model: ModelSpec, weight_dtype: str) -> str:
     if weight_dtype == "auto":
         return weight_format(model.weight_dtype or model.dtype).name
@@ -120,7 +139,7 @@ def _target(profile: Profile, deployment: Deployment) -> str:
 def _describe(profile: Profile, deployment: Deployment) -> str:
     """Name for outputs: source, fidelity, and what was derived."""
     if profile.name.endswith("-datasheet"):
-        return f"{deployment.hardware.name} datasheet (all assumed)"
+        return f"{deployment.hardware.name} datasheet ({ALL_ASSUMED})"
     words = profile.fidelity
     if deployment.attention_factor != 1:
         words += f"; decode attention x {deployment.attention_factor:.4g} for its memory layout"

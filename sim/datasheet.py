@@ -7,7 +7,7 @@ datasheet as printed. Everything is assumed; nothing here is a measurement of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.profile import (
@@ -35,6 +35,14 @@ HOST_US = 300.0
 
 LLAMA_8B = ModelShape("llama-3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256)
 """The shape that all reference profiles are written for."""
+
+ALL_ASSUMED: Final = "all assumed"
+"""Fidelity of a profile of which nothing was measured."""
+
+
+def is_assumed(source: str) -> bool:
+    """Whether the name of a cost source says that nothing was measured, so that no range is."""
+    return source.endswith(f"({ALL_ASSUMED})")
 
 
 def datasheet_profile(
@@ -70,7 +78,7 @@ def datasheet_profile(
         head=TokenTerm(((lm_head * weight_us, 2 * lm_head * flop_us),)),
         measured=MeasuredRanges(),
         hold_out={},
-        fidelity="all assumed",
+        fidelity=ALL_ASSUMED,
         assumed=(
             "weights at 0.69 and KV at 0.84 of the datasheet bandwidth, products at 0.5 of peak",
             "a floor of 12 us for an attention call and 0.3 ms a step for the host",

@@ -16,7 +16,12 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.retention import scores_of
 from kvsim.sim.batching_checks import batching_keys_set_aside
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.cost_sources import build_cost, own_attention_factor
+from kvsim.sim.cost_sources import (
+    build_cost,
+    error_notes,
+    find_profile,
+    own_attention_factor,
+)
 from kvsim.sim.hardware import load_hardware, server_defaults
 from kvsim.sim.host_link import host_link, swap_notes
 from kvsim.sim.kv_layout import BlockLayout
@@ -116,6 +121,8 @@ def set_up(scenario: Scenario) -> EngineSetup:
         *retention_notes(scenario, config, scores, model.num_layers),
         *_notes(config, model, pool),
     )
+    if scenario.cost.source != "linear":
+        notes += error_notes(find_profile(scenario.cost.source, hardware, model))
     if link is not None:
         notes += swap_notes(scenario, link, config.num_host_blocks)
     return EngineSetup(config, cost, shape, pool.terms, notes, link)

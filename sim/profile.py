@@ -8,7 +8,7 @@ same keys (:mod:`kvsim.sim.profile_file`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,10 @@ class MeasuredRanges:
     """past of one prefill."""
     mixed_decodes: tuple[int, int] | None = None
     """Decodes in a step that also prefills."""
+
+
+WARN_MEDIAN: Final = 0.10
+"""A block whose median error is larger deserves a warning, gate or not."""
 
 
 @dataclass(frozen=True, slots=True)

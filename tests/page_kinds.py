@@ -141,6 +141,8 @@ def _calibration(word: str) -> Iterator[str]:
             "loads": {"batch": batch, "context": 256},
             "times_us": [10.0 + batch],
             "rotated_bytes": 0,
+            "discarded": 0,
+            "anchor_us": 100.0,
         }
         for batch, role in ((1, "fit"), (8, "fit"), (16, "hold-out"))
     ]

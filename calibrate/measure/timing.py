@@ -70,10 +70,14 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Distance between the quartiles over the median; 0 for fewer than four times."""
+        """Distance between the quartiles over the median; of two or three times, their whole range.
+
+        One time has no spread: 0.
+        """
         if len(self.times_us) < 4:
-            return 0.0
-        low, _, high = statistics.quantiles(self.times_us, n=4)
+            low, high = min(self.times_us), max(self.times_us)
+        else:
+            low, _, high = statistics.quantiles(self.times_us, n=4)
         return (high - low) / self.median_us
 
 

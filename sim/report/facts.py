@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.sim.datasheet import is_assumed
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
@@ -45,7 +46,12 @@ def rules_text(preset: object, verified: str | None) -> str:
 
 
 def cost_text(costs: Sequence[Mapping[str, Any]]) -> str:
-    """Source of step times, and the share of steps outside its measured range in the runs."""
+    """Source of step times, and the share of steps outside its measured range in the runs.
+
+    Nothing of a range where there is none.
+    """
+    if is_assumed(costs[0]["source"]):
+        return str(costs[0]["source"])
     shares = [cost["percent_outside"] for cost in costs if cost["percent_outside"] is not None]
     outside = " to ".join(dict.fromkeys(f"{edge(shares):.3g}" for edge in (min, max) if shares))
     return f"{costs[0]['source']}; {outside or 'no'} % of the steps outside its measured range"

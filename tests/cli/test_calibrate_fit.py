@@ -1,12 +1,15 @@
 """``kvsim calibrate fit``: the table it prints, the file it writes, one sentence for bad input."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from kvsim.cli.fit_table import error_lines
 from kvsim.cli.main import main
-from kvsim.sim.profile_file import load_profile
+from kvsim.sim.profile import HoldOut
+from kvsim.sim.profile_file import load_bundled_profile, load_profile
 
 
 @pytest.fixture
@@ -69,6 +72,20 @@ def test_a_large_error_is_warned_about(steps: Path, capsys: pytest.CaptureFixtur
     assert main(options(steps)) == 0
     shown = capsys.readouterr().out
     assert "MISSED warning: above 10 %" in shown
+    assert "MISSED: one of the two is larger" in shown
+
+
+def test_the_table_of_errors_fits_80_columns() -> None:
+    found = {"prefill_attention": HoldOut(0.357, 0.517, 4), "layer": HoldOut(1.15, 9.9, 123456)}
+    lines = error_lines(
+        replace(load_bundled_profile("l40s"), hold_out=found | {"weight_shapes": HoldOut(0, 0, 1)})
+    )
+    assert max(map(len, lines)) <= 80
+    assert lines[1:4] == [
+        "  prefill_attention   35.7 %  51.7 %       4  9/30 % MISSED warning: above 10 %",
+        "  layer              115.0 % 990.0 % 123,456  5/20 % MISSED warning: above 10 %",
+        "  weight_shapes        0.0 %   0.0 %       1",
+    ]
 
 
 @pytest.mark.parametrize(

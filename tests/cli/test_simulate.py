@@ -197,3 +197,20 @@ def test_answers_that_the_model_length_cuts_are_noted(
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any("1 answer was cut short, by 400 tokens" in note for note in notes)
     assert any("1 request asks for several answers" in note for note in notes)
+
+
+def test_a_datasheet_has_no_measured_range(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The keys of the summary stay; the table, the page and its comparison say nothing of it."""
+    out = tmp_path / "run"
+    trace = ("simulate", str(bundled_path("chat-2k")), "--limit", "5", "--out", str(out))
+    assert main([*trace, "--hardware", "h200"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "h200 datasheet (all assumed); " in shown
+    cost = json.loads((out / "summary.json").read_text("utf-8"))["cost"]
+    assert cost["percent_outside"] == 100
+    page = (out / "report.html").read_text("utf-8")
+    assert "<dt>step cost</dt><dd>h200 datasheet (all assumed)</dd>" in page
+    for text in (shown, page):
+        assert "measured range" not in text

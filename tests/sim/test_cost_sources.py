@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from kvsim.sim.cost_sources import build_cost, find_profile, own_attention_factor
+from kvsim.sim.cost_sources import (
+    build_cost,
+    error_notes,
+    find_profile,
+    own_attention_factor,
+)
 from kvsim.sim.deployment import Deployment
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import bundled_models, load_model
+from kvsim.sim.profile import HoldOut
 from kvsim.sim.profile_file import dump_profile, load_bundled_profile
 from kvsim.sim.profile_scale import scale_profile
 
@@ -32,6 +38,21 @@ def test_the_name_says_source_and_fidelity() -> None:
     assert split.endswith("; derived for llama-3.1-8b with tp 2 from llama-3.1-8b)")
     narrow = build_cost("auto", LLAMA, H100, weight_dtype="int4", kv_dtype="fp8").name
     assert "derived for llama-3.1-8b with int4 weights and fp8 KV from" in narrow
+
+
+def test_large_errors_on_unseen_points_are_told() -> None:
+    profile = replace(load_bundled_profile("h100-sxm"), name="mine")
+    assert error_notes(profile) == ()
+    poor, good = HoldOut(0.357, 0.517, 4), HoldOut(0.1, 0.9, 4)
+    found = {"layer": poor, "decode_attention": good, "prefill_attention": HoldOut(0.218, 0.3, 4)}
+    assert error_notes(replace(profile, hold_out=found)) == (
+        "step costs of layer and prefill_attention were 36 and 22 % off, at the median, on points "
+        "that the fit of mine had not seen",
+    )
+    (one,) = error_notes(replace(profile, hold_out={"layer": poor}))
+    assert one.startswith("step costs of layer were 36 % off")
+    (three,) = error_notes(replace(profile, hold_out=dict.fromkeys(("a", "b", "c"), poor)))
+    assert three.startswith("step costs of a, b and c were 36, 36 and 36 % off")
 
 
 def test_layers_are_folded_in_and_rounded_once() -> None:

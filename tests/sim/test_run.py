@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from kvsim.sim import Scenario, simulate
+from kvsim.sim.profile import HoldOut
+from kvsim.sim.profile_file import dump_profile, load_bundled_profile
 from kvsim.traces import Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALL = Scenario().with_values({"engine.num_gpu_blocks_override": 100})
 
@@ -37,6 +45,14 @@ def test_answers_that_the_model_length_or_max_tokens_cut_are_told() -> None:
     assert "3 answers were cut short, by 51 tokens" in str(short)
     kept = make_trace([90, 9], [10, 5])
     assert simulate(kept, scenario).summary["notes"] == []
+
+
+def test_a_profile_with_large_errors_is_noted(tmp_path: Path) -> None:
+    path, profile = tmp_path / "mine.json", load_bundled_profile("h100-sxm")
+    path.write_text(dump_profile(replace(profile, hold_out={"layer": HoldOut(0.357, 0.5, 4)})))
+    scenario = SMALL.with_values({"cost.source": str(path)})
+    notes = str(simulate(make_trace([9], [5]), scenario).summary["notes"])
+    assert "step costs of layer were 36 % off, at the median" in notes
 
 
 def test_much_that_was_not_measured_is_warned_about() -> None:

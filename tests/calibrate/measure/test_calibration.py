@@ -15,6 +15,7 @@ from kvsim.calibrate.profile_page import compared_points, profile_page
 from kvsim.calibrate.profile_use import cost_of_profile
 from kvsim.calibrate.term_table import attention_rates, copy_rates, term_rows
 from kvsim.sim.hardware import load_hardware
+from kvsim.sim.profile import HoldOut
 from kvsim.sim.profile_file import dump_profile, load_profile
 from tests.calibrate.measure.conftest import known_point_us
 
@@ -238,7 +239,19 @@ def test_the_page_shows_every_point_that_has_a_term(
         assert (predicted_us(profile, point) is None) == (point.block in blocks)
     page = "".join(profile_page(profile))
     assert "decode, held out" in page
+    assert "<dt>spread of repeats</dt><dd>0.0 % apart at the median point</dd>" in page
+    assert "Median of absolute errors" not in page
+    assert '"title":{"text":"measured (s, logarithmic)"' in page
+    assert re.search(
+        r'"text":"fitted \(s, logarithmic\)","standoff":6}[^}]*"automargin":true', page
+    )
+    assert '"100 us",' in page
+    assert '"1 ms",' in page
     assert not re.search(r"<script[^>]*\ssrc=", page), "opens without a network"
+    poor = replace(profile, hold_out={"layer": HoldOut(0.357, 0.517, 4)})
+    cells = ("35.7/51.7 %", "4", "5/20 % MISSED warning: above 10 %")
+    row = '<th scope="row">layer</th>' + "".join(f"<td>{cell}</td>" for cell in cells)
+    assert row in "".join(profile_page(poor))
     with pytest.raises(ValueError, match="holds no raw points"):
         compared_points(replace(profile, measurement={}))
 

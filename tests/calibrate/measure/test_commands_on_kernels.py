@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -69,9 +70,11 @@ def test_validate_local_puts_real_beside_simulated(
     command = ["validate", "local", "profile.json", "--model", "config.json", "--device", "cpu"]
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
+    shown = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 80
     for words in ("mean step", "mean TPOT", "preemptions", "each real step", "steady steps"):
         assert any(line.startswith(words) for line in lines)
+    assert re.search(r"the anchor was as fast as ever .* (run was|runs were) repeated", shown)
     assert main([*command, "--requests", "1"]) == 2
     assert "--requests is 1; it must be at least 2" in capsys.readouterr().err
 

@@ -34,7 +34,9 @@ def test_the_median_and_the_quartiles() -> None:
     timing = Timing((10.0, 11.0, 12.0, 13.0, 90.0), 0)
     assert timing.median_us == 12
     assert timing.spread == pytest.approx((51.5 - 10.5) / 12)
-    assert Timing((1.0, 2.0, 3.0), 0).spread == 0
+    assert Timing((915.0, 729.0, 1006.0), 0).spread == pytest.approx((1006 - 729) / 915)
+    assert Timing((2.0, 4.0), 0).spread == pytest.approx(2 / 3)
+    assert Timing((2.0,), 0).spread == 0
 
 
 def test_buffers_take_turns() -> None:
