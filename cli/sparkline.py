@@ -44,8 +44,8 @@ def over_time_lines(series: Columns) -> list[str]:
 
 
 def axis_line(title: str, end_s: float) -> str:
-    """The line above sketches: from when to when."""
-    return f"{title:<{_LABEL}}{'0 s':<{POINTS - len(seconds(end_s))}}{seconds(end_s)}"
+    """The line above sketches: from when to when, and of what the numbers beside them are."""
+    return f"{title:<{_LABEL}}{'0 s':<{POINTS - len(seconds(end_s))}}{seconds(end_s)}  means"
 
 
 def compared_lines(sketches: Sequence[tuple[str, float, Sequence[float]]]) -> list[str]:

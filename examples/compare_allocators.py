@@ -10,8 +10,7 @@
 import sys
 from pathlib import Path
 
-from kvsim.sim import Scenario
-from kvsim.sim.comparison import compare
+from kvsim.sim import Scenario, compare
 from kvsim.traces import bundled_path, read_trace
 
 trace = read_trace(bundled_path("chat-2k"), limit=300)

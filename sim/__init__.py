@@ -1,8 +1,8 @@
 """What happens: models, hardware, cost, engines, driver, metrics.
 
-    from kvsim.sim import Scenario, simulate
+    from kvsim.sim import Scenario, compare, simulate
 
-The two names are found on first use, so importing the package costs nothing.
+The names are found on first use, so importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kvsim.sim.compared_scenarios import allocator_scenarios
+    from kvsim.sim.comparison import Comparison, compare
     from kvsim.sim.run import Run, simulate
     from kvsim.sim.scenario import Scenario
 
-__all__ = ["Run", "Scenario", "simulate"]
+__all__ = ["Comparison", "Run", "Scenario", "allocator_scenarios", "compare", "simulate"]
 
 _HOMES = {
+    "Comparison": "kvsim.sim.comparison",
     "Run": "kvsim.sim.run",
     "Scenario": "kvsim.sim.scenario",
+    "allocator_scenarios": "kvsim.sim.compared_scenarios",
+    "compare": "kvsim.sim.comparison",
     "simulate": "kvsim.sim.run",
 }
 

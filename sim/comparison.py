@@ -20,6 +20,7 @@ from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.run_place import draft_name, row_blocks
+from kvsim.traces.counted import counted
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale
 
@@ -52,7 +53,7 @@ class ComparedTrace:
     requests: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """Rows in the order of the cases; ``notes`` are on all of them.
 
@@ -62,7 +63,13 @@ class Comparison:
     traces: tuple[ComparedTrace, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    kept: KeptRuns | None = field(default=None, repr=False, compare=False)
+    kept: KeptRuns | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """One line; the generated form would print every row."""
+        traces = ", ".join(trace.name for trace in self.traces)
+        names = ", ".join(row.name for row in self.rows)
+        return f"<Comparison of {counted(len(self.rows), 'run')} on {traces}: {names}>"
 
     def to_json(self) -> dict[str, object]:
         """Document of ``--json`` and ``comparison.json`` (docs/compare.md)."""

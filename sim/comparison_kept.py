@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 
+class UnknownRunError(KeyError):
+    """No run of a comparison has this name; other key errors would show their sentence quoted."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class KeptRuns(Mapping[str, Run]):
     """Runs by the names of their rows, in their order; each is read anew when it is asked for.
 
@@ -61,7 +68,11 @@ class KeptRuns(Mapping[str, Run]):
         return name in self._by_name
 
     def __getitem__(self, name: str) -> Run:
-        """Read a run; ValueError where its file is not there."""
+        """Read a run; KeyError for a name of none, ValueError where its file is not there."""
+        if name not in self._by_name:
+            raise UnknownRunError(
+                f"no run is called {name!r}; there are {', '.join(map(repr, self))}"
+            )
         case = self._by_name[name]
         return _read(case, self._traces[case.trace])
 

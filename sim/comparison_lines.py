@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _BETTER_STATES: Final = {"token": max, "reserved": min, "internal": min, "external": min}
 
+_MOST_NAMED: Final = 6
+"""Rows that a sentence names."""
+
 
 class Line(NamedTuple):
     """One metric of all rows; ``best`` picks the best value where one is better than another.
@@ -140,9 +143,31 @@ def arrivals_text(rows: Sequence[Row]) -> str:
 
 
 def notes_of(comparison: Comparison) -> list[str]:
-    """Sentences on all rows, then those of single rows, each once."""
-    own = (note for row in comparison.rows for note in row.notes)
-    return list(dict.fromkeys((*comparison.notes, *own)))
+    """Sentences on all rows, then those of single rows, each once, after the rows it concerns."""
+    own = [(row.name, note) for row in comparison.rows for note in row.notes]
+    own = [(name, note) for name, note in own if note not in comparison.notes]
+    return [*comparison.notes, *said_of(own, len(comparison.rows))]
+
+
+def said_of(pairs: Sequence[tuple[str, str]], num_rows: int) -> list[str]:
+    """Sentences of ``(row, sentence)``, each once: after the names of its rows, if not all have it.
+
+    Of more than a few names the first are given, and how many follow.
+    """
+    rows_of: dict[str, list[str]] = {}
+    for name, sentence in pairs:
+        rows_of.setdefault(sentence, []).append(name)
+    return [
+        sentence if len(names) == num_rows else f"{_listed(names)}: {sentence}"
+        for sentence, names in rows_of.items()
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names beside each other; those of varied runs hold commas of their own."""
+    shown = names[:_MOST_NAMED]
+    more = [f"{len(names) - len(shown)} more"] if len(names) > len(shown) else []
+    return ("; " if any("," in name for name in shown) else ", ").join([*shown, *more])
 
 
 def _amount(num_bytes: float | None) -> str:

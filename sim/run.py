@@ -114,8 +114,8 @@ class Run:
         named = prefix.block_size if prefix is not None and config.enable_prefix_caching else 0
         if shared_prefix_is_lower_bound(named, config.block_size):
             notes.append(
-                f"hit rates are lower bounds: the trace names prefixes of {named} tokens, blocks "
-                f"hold {config.block_size}"
+                f"hit rates are lower bounds: the trace names prefixes of {named} tokens, a "
+                f"block holds {counted(config.block_size, 'token')}"
             )
         if config.policy == Fair.name:
             notes.append(fair_note(self.trace))

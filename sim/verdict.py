@@ -50,7 +50,10 @@ def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: 
     start_ps, end_ps = phases.steady_start_ps, phases.last_arrival_ps
     arrivals = int(((columns.arrival_ps > start_ps) & (columns.arrival_ps <= end_ps)).sum())
     if slope is not None and growth > 3 * math.sqrt(2 * arrivals):
-        what = f"the queue grows by {slope:.3g} requests a second; what binds: {label}"
+        what = (
+            f"after the ramp-up the queue grows by {slope:.3g} requests a second; "
+            f"what binds: {label}"
+        )
         return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
     backlog_ps = _backlog_ps(phases, windows, recorder.width_ps)
     arriving_ps = phases.last_arrival_ps - phases.first_arrival_ps

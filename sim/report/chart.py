@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 _IN_SCRIPT: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|[mu]?s|[KMGT]i?B|GB/s|requests?/s|tokens?/s)(?![\w/]))")
+"""The space between a number and what it counts in."""
+
 
 class Chart(NamedTuple):
     """``title``, ``see`` and ``summary`` are plain text.
@@ -30,7 +33,7 @@ class Chart(NamedTuple):
 
 def chart_html(chart: Chart, number: int) -> str:
     """A section of a page; ``number`` gives it fixed ids."""
-    name = f"chart-{number}"
+    name, caption = f"chart-{number}", escape(unbroken(chart.summary))
     plot = (
         f'<div class="plot" id="{name}" role="img" '
         f'aria-label="{escape(f"{chart.title}. {chart.summary}")}"></div>'
@@ -39,12 +42,17 @@ def chart_html(chart: Chart, number: int) -> str:
         f'<section aria-labelledby="{name}-title">\n'
         f'<h2 id="{name}-title">{escape(chart.title)}</h2>\n'
         f'<p class="see"><b>What to see:</b> {escape(chart.see)}</p>\n'
-        f'<figure>{plot}\n<div class="foot"><figcaption>{escape(chart.summary)}</figcaption>\n'
+        f'<figure>{plot}\n<div class="foot"><figcaption>{caption}</figcaption>\n'
         f'<button type="button" data-chart="{name}" data-file="{_file_name(chart.title)}.csv" '
         f'aria-label="Download the data of: {escape(chart.title)}">Data (CSV)</button></div>'
         f'</figure>\n<script type="application/json" id="{name}-data">{_data(chart.figure)}'
         "</script>\n</section>\n"
     )
+
+
+def unbroken(text: str) -> str:
+    """The text with spaces between numbers and units at which no line ends."""
+    return _UNIT.sub("\u00a0", text)
 
 
 def scrollable(html: str, label: str) -> str:

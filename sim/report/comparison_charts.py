@@ -40,13 +40,17 @@ _USERS: Final = (
 
 
 class _Panel(NamedTuple):
-    """Bars of one metric, one a run; ``best`` tells which are marked."""
+    """Bars of one metric, one a run; ``best`` tells which are marked.
+
+    ``unit`` is for the downloaded data: ticks bear their own.
+    """
 
     title: str
     values: list[float | None]
     texts: list[str]
     best: list[bool]
     colour: str
+    unit: str = ""
 
 
 def memory_chart(rows: Sequence[Row], view: str = "six") -> Chart:
@@ -115,9 +119,9 @@ def users_figure(rows: Sequence[Row], lines: Sequence[Line]) -> go.Figure:
     for line in lines:
         cells = line.cells()
         texts = [f"{text} \u2605" if best else text for text, best in cells]
-        unit = ", s" if line.label.startswith(("TTFT", "TPOT")) else ""
         best = [best for _, best in cells]
-        panels.append(_Panel(line.label + unit, line.values, texts, best, GREY))
+        unit = ", s" if line.label.startswith(("TTFT", "TPOT")) else ""
+        panels.append(_Panel(line.label, line.values, texts, best, GREY, unit))
     figure = _multiples(rows, [_label(row.name) for row in rows], panels)
     for line, axis in zip(lines, figure.select_xaxes(), strict=False):
         if line.label.startswith(("TTFT", "TPOT")):
@@ -156,7 +160,7 @@ def _bars(panel: _Panel, names: Sequence[str]) -> dict[str, Any]:
         "x": panel.values,
         "y": list(range(len(names))),
         "name": panel.title,
-        "meta": {"panel": panel.title},
+        "meta": {"panel": panel.title + panel.unit},
         "customdata": names,
         "text": panel.texts,
         "orientation": "h",

@@ -1,4 +1,4 @@
-"""A comparison as one page: memory and what users see in small multiples, then the tables."""
+"""A comparison as one page: verdicts, memory and what users see as panels, then the tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from kvsim.sim.comparison_lines import (
     arrivals_text,
     notes_of,
     pool_text,
+    said_of,
     served_text,
     table_lines,
 )
@@ -47,16 +48,21 @@ def _head(comparison: Comparison) -> Head:
         ("served by", served_text(rows)),
         ("KV memory", f"{pool_text(rows)} in each run"),
     ]
-    named = ((row.scenario.get("preset"), row.verified) for row in rows)
-    facts += dict.fromkeys(("rules", rules_text(*rule)) for rule in named)
-    for source in dict.fromkeys(row.cost["source"] for row in rows):
-        costs = [row.cost for row in rows if row.cost["source"] == source]
-        facts.append(("step cost", cost_text(costs)))
+    rules = [(row.name, rules_text(row.scenario.get("preset"), row.verified)) for row in rows]
+    sources = [row.cost["source"] for row in rows]
+    costs = {
+        source: cost_text([row.cost for row in rows if row.cost["source"] == source])
+        for source in sources
+    }
+    costed = [(row.name, costs[row.cost["source"]]) for row in rows]
+    for label, pairs in (("rules", rules), ("step cost", costed)):
+        facts += [(label, text) for text in said_of(pairs, len(rows))]
     return Head(f"{len(rows)} runs compared", tuple(facts))
 
 
 def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Block]:
     rows, lines = comparison.rows, table_lines(comparison.rows)
+    yield bullets("Verdicts", (f"{row.name}: {row.verdict['text']}" for row in rows))
     if published is not None:
         yield from _published(published)
     yield memory_chart(rows, "six" if published is None else "sosp23")
@@ -73,7 +79,6 @@ def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Blo
     yield from _tables("What users see", rows, seen)
     yield _heading("KV memory in numbers", "shares while requests wait, and over the whole run.")
     yield from _tables("KV memory", rows, [line for line in lines if line.section])
-    yield bullets("Verdicts", (f"{row.name}: {row.verdict['text']}" for row in rows))
     yield bullets("Notes", notes_of(comparison))
 
 

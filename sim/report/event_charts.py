@@ -8,7 +8,7 @@ import numpy as np
 
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
-from kvsim.sim.report.load_charts import GIB, TIME, add_area
+from kvsim.sim.report.load_charts import GIB, add_area, time_figure
 from kvsim.sim.report.palette import BLUE, GREEN, ORANGE, PALE, SKY, VERMILLION
 from kvsim.traces.counted import counted
 
@@ -60,7 +60,7 @@ def preemption_chart(view: RunView) -> Chart | str:
     series = view.series
     if not series["preemptions"].any():
         return "No preemptions: no running request lost its memory."
-    figure = new_figure(TIME, "preemptions")
+    figure = time_figure(view, "preemptions")
     figure.add_bar(
         x=view.stretch_middle_s,
         y=view.summed("preemptions"),
@@ -83,7 +83,7 @@ def swap_chart(view: RunView) -> Chart | str:
     series = view.series
     if not series["swapped_out_bytes"].any():
         return "No swap traffic: nothing was moved to the host."
-    figure = new_figure(TIME, "bytes (GiB)")
+    figure = time_figure(view, "bytes (GiB)")
     for column, name, colour in (
         ("swapped_out_bytes", "moved out", VERMILLION),
         ("swapped_in_bytes", "moved back", GREEN),
@@ -106,7 +106,7 @@ def swap_chart(view: RunView) -> Chart | str:
 def step_chart(view: RunView) -> Chart | str:
     """Share of time by what it goes into."""
     series = view.series
-    figure, words = new_figure(TIME, "share of time (%)"), []
+    figure, words = time_figure(view, "share of time (%)"), []
     total = series["seconds"].sum()
     for part, (label, colour) in _PARTS.items():
         column = series[f"{part}_s"]

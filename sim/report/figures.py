@@ -56,6 +56,11 @@ def log_ticks(least: float, most: float, show: Callable[[float], str]) -> dict[s
     return {"type": "log", "tickvals": values, "ticktext": [show(value) for value in values]}
 
 
+def in_seconds(figure: go.Figure, axis: str, data_title: str) -> go.Figure:
+    """Say for the downloaded data what ``axis`` (x or y) is; its ticks bear units themselves."""
+    return figure.update_layout(meta={axis: data_title})
+
+
 def new_figure(x_title: str, y_title: str, *, height: int = 380) -> go.Figure:
     """An empty figure in the look of all, with units in the titles of its axes."""
     import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly

@@ -8,8 +8,8 @@ import numpy as np
 
 from kvsim.sim.readable import seconds
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import SECONDS, laid_out, log_ticks, new_figure, numbers
-from kvsim.sim.report.load_charts import TIME
+from kvsim.sim.report.figures import SECONDS, in_seconds, laid_out, log_ticks, new_figure, numbers
+from kvsim.sim.report.load_charts import time_figure
 from kvsim.sim.report.palette import LINES
 from kvsim.sim.request_columns import PS_PER_S
 from kvsim.traces.counted import counted
@@ -36,17 +36,22 @@ def distribution_chart(view: RunView) -> Chart | str:
         "ITL": _gap_curve(view.run.engine.recorder.gaps),
         "E2E": _curve(columns.e2e_s()[finished]),
     }
-    figure = new_figure("latency (s, logarithmic)", "at or below (%)")
-    words, edges = [], []
+    figure = in_seconds(new_figure("latency", "at or below (%)"), "x", "latency (s)")
+    words: list[str] = []
+    edges: list[float] = []
     for (name, (values_s, shares)), line in zip(curves.items(), LINES, strict=False):
         if len(values_s):
             figure.add_scatter(x=numbers(values_s), y=numbers(shares), name=name, line=line)
-            edges += [values_s[values_s > 0].min(initial=np.inf), values_s[-1]]
+            edges += values_s[values_s > 0][[0, -1]].tolist() if values_s[-1] > 0 else []
             half, most = (seconds(float(values_s[place])) for place in (100, _P99))
             words.append(f"{name} half within {half}, 99 % within {most}")
     if not words:
         return "No latencies: no request finished."
-    figure.update_xaxes(**log_ticks(min(edges), max(edges), seconds))
+    if edges:  # something takes time
+        figure.update_xaxes(**log_ticks(min(edges), max(edges), seconds))
+        figure.update_xaxes(title_text="latency (logarithmic)")
+    else:
+        figure.update_xaxes(SECONDS)
     return Chart(
         "Latency distributions",
         figure,
@@ -83,7 +88,7 @@ def course_chart(view: RunView) -> Chart | str:
                 row=row,
                 col=1,
             )
-    laid_out(figure, "", "latency (s)", height=620)
+    in_seconds(laid_out(figure, "", "latency", height=620), "y", "latency (s)")
     figure.update_yaxes(SECONDS)
     figure.update_xaxes(title_text="arrival (s)", row=len(latencies))
     worst_s, part = max((np.nanmax(columns.ttft_s()[part]), middle) for middle, part in parts)
@@ -104,7 +109,7 @@ def gap_chart(view: RunView) -> Chart | str:
     ends = gaps.num > 0
     if not ends.any():
         return "No gaps between tokens: no request got a second token."
-    figure = new_figure(TIME, "gap (s, logarithmic)")
+    figure = in_seconds(time_figure(view, "gap"), "y", "gap (s)")
     curves_s = [gaps.quantiles_ps(q / 100) / PS_PER_S for _, q in _COURSES[:-1]]
     curves_s.append(np.where(ends, gaps.max_ps / PS_PER_S, np.nan))
     for (name, _), line, values_s in zip(_COURSES, LINES, curves_s, strict=False):
@@ -120,7 +125,9 @@ def gap_chart(view: RunView) -> Chart | str:
     positive = positive[positive > 0]
     if len(positive):
         ticks = log_ticks(float(positive.min()), float(positive.max()), seconds)
-        figure.update_yaxes(**ticks, rangemode="normal")
+        figure.update_yaxes(**ticks, rangemode="normal", title_text="gap (logarithmic)")
+    else:
+        figure.update_yaxes(SECONDS)
     longest = int(gaps.max_ps.argmax())
     tails_s = curves_s[1][ends]
     return Chart(

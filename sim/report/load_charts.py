@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kvsim.sim.report.run_view import RunView
 
 GIB: Final = 2**30
-TIME: Final = "time (s)"
 _CAUSES: Final = {
     "step": ("the step in progress", PALE),
     "seats": ("a seat", PURPLE),
@@ -42,9 +41,18 @@ _NOBODY: Final = 1e-9
 """Requests: what rounding leaves of a difference."""
 
 
+def time_figure(view: RunView, y_title: str) -> go.Figure:
+    """An empty figure over the time of a run: the same for all, whatever is drawn in it."""
+    start_s, seconds = view.series["start_s"], view.series["seconds"]
+    figure = new_figure("time (s)", y_title)
+    if seconds.any():
+        figure.update_xaxes(range=numbers([start_s[0], start_s[-1] + seconds[-1]]))
+    return figure
+
+
 def memory_chart(view: RunView) -> Chart:
     """Mean KV bytes by state in each time window, stacked up to the whole pool."""
-    figure = new_figure(TIME, "KV memory (GiB)")
+    figure = time_figure(view, "KV memory (GiB)")
     for state in STATES:
         label, colour = STATE_LABELS[state]
         add_area(figure, view, numbers(view.series[f"{state}_bytes"] / GIB), label, colour)
@@ -60,7 +68,7 @@ def memory_chart(view: RunView) -> Chart:
 
 def queue_chart(view: RunView) -> Chart:
     """Mean numbers of running, of preempted, and of new requests by what they wait for."""
-    figure, series = new_figure(TIME, "requests"), view.series
+    figure, series = time_figure(view, "requests"), view.series
     if series["preempted"].any():
         add_area(figure, view, numbers(series["preempted"]), "preempted, wait again", SKY)
     for cause in CAUSES:
@@ -73,7 +81,8 @@ def queue_chart(view: RunView) -> Chart:
         x=view.middle_s, y=numbers(series["running"]), name="running", mode="lines", line=line
     )
     counts = ". ".join(
-        f"{name.capitalize()} {view.mean(name):.4g} in the mean, {series[name].max():.4g} at most"
+        f"{name.capitalize()} {view.mean(name):.4g} in the mean, {series[name].max():.4g} "
+        "in the fullest window"
         for name in ("running", "waiting")
     )
     return Chart(

@@ -62,8 +62,8 @@
     return plot.layout[name]?.title?.text;
   };
   const csv = (plot) => {
-    const first = (letter) => plot.data.map((t) => axisTitle(plot, t[letter + "axis"] ?? letter))
-      .find(Boolean) ?? letter;
+    const first = (letter) => plot.layout.meta?.[letter]
+      ?? plot.data.map((t) => axisTitle(plot, t[letter + "axis"] ?? letter)).find(Boolean) ?? letter;
     const rows = [["panel", "series", first("x"), first("y"), "label"]];
     for (const { meta, name, x, y, customdata, text } of plot.data) {
       const labels = Array.isArray(customdata) ? customdata : Array.isArray(text) ? text : [];

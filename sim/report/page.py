@@ -12,7 +12,7 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from kvsim.sim.report.chart import Chart, chart_html
+from kvsim.sim.report.chart import Chart, chart_html, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,7 +72,7 @@ def _parts(head: Head, blocks: Iterable[Block], drawn_by: str | None) -> Iterato
 
 def bullets(title: str, sentences: Iterable[str]) -> str:
     """A heading with a list of sentences below, plain text; nothing where there are none."""
-    items = "".join(f"<li>{escape(sentence)}</li>\n" for sentence in sentences)
+    items = "".join(f"<li>{escape(unbroken(sentence))}</li>\n" for sentence in sentences)
     return f"<h2>{escape(title)}</h2>\n<ul>\n{items}</ul>\n" if items else ""
 
 

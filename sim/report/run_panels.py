@@ -22,13 +22,14 @@ def run_panels(figures: Mapping[str, go.Figure | None]) -> go.Figure:
     """Panels named by the runs, in their order; one legend for all of them.
 
     ``figures``: of one kind, with one pair of axes each; ``None`` is an empty panel, at least one
-    is none. A logarithmic axis is in seconds.
+    is none. A logarithmic axis is in seconds; one is enough for all to be.
     """
     titles = [escape(name) for name in figures]
     figure = small_multiples(titles, _INNER_PX, _AROUND_PX, shared_x=True, below_px=80)
     drawn = [one for one in figures.values() if one is not None]
     named: set[str] = set()
-    axes = drawn[0].layout
+    logarithmic = [one for one in drawn if one.layout.xaxis.type == "log"]
+    axes = (logarithmic or drawn)[0].layout
     for place, one in enumerate(figures.values()):
         where = place_of(place, len(figures))
         for curve in () if one is None else one.data:
@@ -38,7 +39,7 @@ def run_panels(figures: Mapping[str, go.Figure | None]) -> go.Figure:
         if place >= len(figures) - ACROSS:  # the last of its column
             figure.update_xaxes(title_text=axes.xaxis.title.text, **where)
     figure.update_yaxes(title_text=axes.yaxis.title.text, col=1)
-    if axes.xaxis.type == "log":
+    if logarithmic:
         edges = [value for curve in figure.data for value in curve.x if value]
         figure.update_xaxes(**log_ticks(min(edges), max(edges), seconds))
     return figure

@@ -44,7 +44,7 @@ def test_means_keep_the_area() -> None:
 def test_lines_of_a_run() -> None:
     lines = over_time_lines(series())
     assert lines == [
-        f"{'over time':<24}{'0 s':<37}4 s",
+        f"{'over time':<24}{'0 s':<37}4 s  means",
         f"{'  KV in use':<24}{'▃' * 30}{'█' * 10}  up to 40 %",
         f"{'  running':<24}{'▅' * 30}{'█' * 10}  up to 4",
     ]
@@ -54,7 +54,7 @@ def test_lines_of_a_run() -> None:
 
 def test_compared_runs_share_axis_and_scale() -> None:
     assert compared_lines([("a", 8.0, [0.5] * 40), ("b", 4.0, [1.0] * 40)]) == [
-        f"{'KV in use':<24}{'0 s':<37}8 s",
+        f"{'KV in use':<24}{'0 s':<37}8 s  means",
         f"{'  a':<24}{'▅' * 40}  up to 50 %",
         f"{'  b':<24}{'█' * 20}  up to 100 %",
     ]

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kvsim import sim
 from kvsim.cli.main import main
 from kvsim.sim import comparison_kept
 from kvsim.sim.compared_scenarios import allocator_scenarios
@@ -146,6 +147,21 @@ def test_nothing_is_left_behind(temp: Path) -> None:
     gc.collect()
     assert list(temp.iterdir()) == []
     assert len(run.requests) == 10, "what was taken out stays"
+
+
+def test_a_script_prints_one_line_and_reads_the_names_there_are() -> None:
+    found = compare(chat(10), scenarios("paged", "prefix"), jobs=1)
+    assert repr(found) == "<Comparison of 2 runs on chat-2k: paged, prefix>"
+    with pytest.raises(KeyError) as error:
+        found.runs["nope"]
+    assert str(error.value) == "no run is called 'nope'; there are 'paged', 'prefix'"
+    assert "nope" not in found.runs
+    assert found.runs.get("nope") is None
+
+
+def test_what_scripts_need_is_at_the_door() -> None:
+    assert sim.compare is compare
+    assert sim.allocator_scenarios is allocator_scenarios
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

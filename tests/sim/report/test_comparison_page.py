@@ -10,6 +10,7 @@ import pytest
 
 from kvsim.sim.compared_scenarios import allocator_scenarios
 from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.comparison_lines import said_of
 from kvsim.sim.comparison_presets import Published, PublishedLine, PublishedTable
 from kvsim.sim.report.comparison_charts import states_figure
 from kvsim.sim.report.comparison_page import comparison_page
@@ -49,6 +50,32 @@ def test_the_best_of_a_column_is_marked(result: Comparison) -> None:
     (row,) = re.findall(r'<tr><th scope="row">prefix</th>(.*?)</tr>', seen)
     assert 'class="best"' in row
     assert page.count("<thead>") == 2
+
+
+def test_what_holds_for_some_runs_names_them(result: Comparison) -> None:
+    first, *others = result.rows
+    noted = [replace(row, notes=["all", "some"], verified="checked") for row in others]
+    rows = (replace(first, notes=["all", "one"], verified="checked"), *noted)
+    page = page_of(replace(result, rows=rows, notes=("told",)))
+    notes = page[page.index("<h2>Notes") :]
+    for note in ("told", "all", "orca-oracle: one", "paged, prefix: some"):
+        assert f"<li>{note}</li>" in notes
+    head = page[: page.index("<h2>")]
+    for rules in ("orca-oracle: orca-oracle: checked", "paged, prefix: vllm-0.32: checked"):
+        assert f"<dt>rules</dt><dd>{rules}</dd>" in head
+    assert f"<dt>step cost</dt><dd>{first.cost['source']}" in head, "all runs have one"
+
+
+def test_many_runs_are_counted() -> None:
+    assert said_of([(f"run {n}", "so") for n in range(9)], 10) == [
+        "run 0, run 1, run 2, run 3, run 4, run 5, 3 more: so"
+    ]
+    assert said_of([("a, x = 1", "so"), ("a, x = 2", "so")], 3) == ["a, x = 1; a, x = 2: so"]
+
+
+def test_verdicts_come_first(result: Comparison) -> None:
+    page = page_of(result)
+    assert page.index("<h2>") == page.index("<h2>Verdicts</h2>") < page.index('class="plot"')
 
 
 def test_names_are_escaped(result: Comparison) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.sim.readable import seconds
+from kvsim.sim.report.chart import unbroken
 from kvsim.sim.report.figures import log_ticks, numbers, thinned
 from tests.page_kinds import PAGES
 
@@ -84,3 +85,15 @@ def test_logarithmic_axes_have_ticks_in_words(kind: str, number: int) -> None:
     assert len(axes) == number
     for axis in axes:
         assert len(axis["ticktext"]) == len(axis["tickvals"]) >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("99.0 % of 6.77 ms, 4.00 GiB", "99.0\u00a0% of 6.77\u00a0ms, 4.00\u00a0GiB"),
+        ("5 s, 3 requests/s.", "5\u00a0s, 3\u00a0requests/s."),
+        ("12 stretches, 3 samples", "12 stretches, 3 samples"),
+    ],
+)
+def test_units_stay_with_their_numbers(text: str, want: str) -> None:
+    assert unbroken(text) == want

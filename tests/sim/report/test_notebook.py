@@ -75,7 +75,9 @@ def test_a_comparison_is_a_short_table_and_a_frame() -> None:
     shares = frame[[f"{state}_share" for state in ("token", "reserved", "internal")]]
     assert (shares.sum(axis=1) <= 1).all()
     assert len(found.plot.memory().data) == 6
-    assert found.plot.users().data[0].meta["panel"] == "TTFT p50, s"
+    users = found.plot.users()
+    assert users.data[0].meta["panel"] == "TTFT p50, s"  # of the data; ticks bear units
+    assert users.layout.annotations[0].text == "TTFT p50"
 
 
 def test_a_comparison_saves_its_page(tmp_path: Path) -> None:

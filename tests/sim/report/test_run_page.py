@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from kvsim.sim import driver
+from kvsim.sim.cost import LinearCost
+from kvsim.sim.engine_setup import set_up
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.report.run_page import run_page
+from kvsim.sim.report.run_panels import run_panels
+from kvsim.sim.run import Run
+from kvsim.sim.scenario import Scenario
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from kvsim.sim.run import Run
 
 Run3 = tuple[Trace, Recorder]
 SCRIPT_SOURCE = re.compile(r"<script[^>]*\ssrc=")
@@ -89,3 +93,35 @@ def test_preempted_requests_are_a_layer_of_the_queue(make_run: Callable[..., Run
     assert sum(curves[name] for name in names) == pytest.approx(run.series["waiting"], rel=1e-4)
     assert run.series["preempted"].to_numpy() @ run.series["seconds"] == pytest.approx(0.2)
     assert "Of them preempted, in the mean, for: KV blocks 0.5" in page_of(run)
+
+
+def test_charts_over_time_have_one_axis(three_requests: Run3, make_run: Callable[..., Run]) -> None:
+    plot = make_run(*three_requests).plot
+    ranges = {
+        figure.layout.xaxis.range
+        for figure in (plot.kv(), plot.queue(), plot.gaps_over_time(), plot.steps())
+    }
+    assert len(ranges) == 1
+    assert None not in ranges
+
+
+def test_latencies_of_no_time_have_an_axis(
+    three_requests: Run3, make_run: Callable[..., Run]
+) -> None:
+    run = make_run(*three_requests)
+    assert run.plot.latency().layout.xaxis.type == "log"
+    at_once = run_panels({"a": run.plot.latency(), "b": instant_run().plot.latency()})
+    assert {axis.type for axis in at_once.select_xaxes()} == {"log"}
+    figure = instant_run().plot.latency()
+    assert {curve.x[-1] for curve in figure.data} == {0.0}
+    assert figure.layout.xaxis.type != "log"
+    assert run_panels({"a": figure}).layout.xaxis.type != "log"
+    page_of(instant_run())
+
+
+def instant_run() -> Run:
+    """A run in which nothing takes time."""
+    three = np.arange(1, 4)
+    trace, setup = Trace("at once", three * 0, three * 10, three), set_up(Scenario())
+    engine = driver.run(trace, setup.config, LinearCost(0), max_tokens=three)
+    return Run(trace, Scenario(), setup, engine, 0, {"rate_scale": "1"})
