@@ -89,9 +89,15 @@ class RawPoints:
 def point_of(row: Mapping[str, Any]) -> tuple[Point, Timing]:
     """Point and timing of a row of the file (or of a profile's ``measurement``)."""
     point = Point(row["block"], row["role"], dict(row["loads"]))
-    return point, Timing(
-        tuple(row["times_us"]), row["rotated_bytes"], row["discarded"], row["anchor_us"]
-    )
+    try:
+        return point, Timing(
+            tuple(row["times_us"]), row["rotated_bytes"], row["discarded"], row["anchor_us"]
+        )
+    except KeyError as error:
+        raise ValueError(
+            f"the raw point {point.key} has no {error}: another version of kvsim measured it; "
+            "calibrate again"
+        ) from None
 
 
 def _row(point: Point, timing: Timing) -> dict[str, Any]:
