@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.sim.profile_file import dump_profile
+from kvsim.sim.run_place import check_regular
 
 if TYPE_CHECKING:
     from kvsim.sim.profile import Profile
 
 
 def check_output(path: Path) -> None:
-    """Refuse, before any work, a place that cannot hold a file. Raises ``ValueError``."""
+    """Refuse, before any work, a place that cannot hold a file: ``ValueError`` or ``OSError``."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder; --out is the file to write")
+    check_regular(path)
     if not path.parent.is_dir():
         raise ValueError(f"{path}: there is no folder {path.parent}")
 

@@ -68,10 +68,11 @@ def perfetto_file(arguments: argparse.Namespace, folder: Path) -> PerfettoFile |
 
 
 def _check_place(path: Path, folder: Path, trace: Path) -> None:
-    from kvsim.sim.run_place import FILES
+    from kvsim.sim.run_place import FILES, check_regular
 
     if path.is_dir() or not path.name:
         raise ValueError(f"--perfetto {path} is a folder; name a file")
+    check_regular(path)
     if path.exists() and trace.exists() and path.samefile(trace):
         raise ValueError(f"--perfetto {path} is the trace itself; name another file")
     if path.name in FILES and path.parent.resolve() == folder.resolve():

@@ -35,9 +35,10 @@ def bins_of(gaps_ps: NDArray[np.int64]) -> NDArray[np.int64]:
 def quantiles_ps(
     counts: NDArray[np.int64], max_ps: NDArray[np.int64], first_bin: int, q: float
 ) -> NDArray[np.float64]:
-    """Quantile ``q`` in [0, 1] of each row of ``counts``, nan without gaps; within 0.5 %.
+    """Quantile ``q`` in [0, 1] of each row of ``counts``, nan without gaps.
 
-    Columns are bins from ``first_bin`` on; ``max_ps``: the longest gap of each row.
+    Within 0.5 % from 1 us on. Columns are bins from ``first_bin`` on; ``max_ps``: the longest gap
+    of each row.
     """
     if not counts.size:
         return np.full(len(counts), np.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -45,6 +46,14 @@ def draft_name(name: str) -> str:
     return f".{name}.part"
 
 
+def check_regular(path: Path) -> None:
+    """Refuse, with OSError, a path whose place a file may not take: a device, a pipe, a folder."""
+    if path.exists() and not path.is_file():
+        raise OSError(
+            errno.EINVAL, f"{path} is no regular file: name one, or one that is not there yet"
+        )
+
+
 @contextmanager
 def drafted(path: Path) -> Generator[Path]:
     """Name to write a file under: renamed to ``path`` at the end, gone where the block fails.
@@ -54,8 +63,10 @@ def drafted(path: Path) -> Generator[Path]:
     Raises
     ------
     OSError
-        Where the block or the renaming raises one; it names ``path``.
+        Where the block or the renaming raises one, or where ``path`` is a device or a pipe, which
+        a renamed file would take the place of; it names ``path``.
     """
+    check_regular(path)
     draft = path.with_name(draft_name(path.name))
     try:
         yield draft
