@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.sim.cost_sources import build_cost
 from kvsim.sim.hardware import load_hardware
-from kvsim.sim.models import load_model
+from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.profile_file import load_profile
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from kvsim.sim.models import ModelSpec
+    from kvsim.sim.profile import Profile
     from kvsim.sim.profile_cost import ProfileCost
 
 
@@ -24,9 +25,19 @@ def cost_of_profile(path: Path, model: str | None = None) -> ProfileCost:
     profile = load_profile(path)
     return build_cost(
         str(path),
-        load_model(model or profile.model.name),
+        model_of_profile(profile, path, model),
         load_hardware(str(path)),
         tp=profile.tp,
         weight_dtype=profile.weight_dtype,
         kv_dtype=profile.kv_dtype,
     )
+
+
+def model_of_profile(profile: Profile, path: Path, model: str | None = None) -> ModelSpec:
+    """Model that was measured; ``ValueError`` where it is not bundled and none was given."""
+    name = profile.model.name
+    if not model and name.lower() not in bundled_models() and not Path(name).exists():
+        raise ValueError(
+            f"{path} is of a model {name!r}, which is not bundled: give its config.json (--model)"
+        )
+    return load_model(model or name)

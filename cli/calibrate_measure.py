@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.completion import MODELS
@@ -91,14 +93,18 @@ def run(arguments: argparse.Namespace) -> int:
     write_profile(profile, out)
     raw_path(out).unlink()
     print("\n".join(profile_lines(profile, terms, calibration.shape)))
-    print("\n".join(_use_lines(out, calibration)))
+    print("\n".join(_use_lines(out, calibration, arguments.model)))
     return 0
 
 
 def wish_of(arguments: argparse.Namespace) -> Wish:
     """What the options ask for."""
     from kvsim.calibrate.calibration import Wish
+    from kvsim.cli.trace_options import check_seed
 
+    percent = arguments.max_drift
+    if percent is not None and not 0 < percent / 100 < math.inf:
+        raise ValueError(f"--max-drift is {percent:g} %; it must be above 0 and finite")
     return Wish(
         device=arguments.device,
         model=arguments.model,
@@ -109,14 +115,15 @@ def wish_of(arguments: argparse.Namespace) -> Wish:
         max_batch=arguments.max_batch,
         max_context=arguments.max_context,
         max_step_tokens=arguments.max_step_tokens,
-        max_drift=None if arguments.max_drift is None else arguments.max_drift / 100,
-        seed=arguments.seed,
+        max_drift=None if percent is None else percent / 100,
+        seed=check_seed(arguments.seed),
     )
 
 
-def _use_lines(out: Path, calibration: Calibration) -> list[str]:
-    """How to simulate what was measured."""
-    words = f"kvsim simulate TRACE --hardware {out} --model {calibration.setup['model']}"
+def _use_lines(out: Path, calibration: Calibration, model: str | None) -> list[str]:
+    """How to simulate what was measured; ``model``: as it was given."""
+    file, model = quote(str(out)), quote(model or calibration.model.name)
+    words = f"kvsim simulate TRACE --hardware {file} --model {model}"
     if calibration.dtype == "fp32":
         words += " --set model.weight_dtype=fp32 --kv-dtype fp32"
     return ["", f"profile: {out}", f"use it:  {words}"]

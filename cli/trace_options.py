@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.cli.colour import harmless
+from kvsim.sim.quantities import LARGEST
 
 if TYPE_CHECKING:
     import argparse
@@ -104,8 +105,8 @@ def check_users(arguments: argparse.Namespace) -> None:
 
 def check_seed(seed: int) -> int:
     """Return a seed that generators take; ValueError for others."""
-    if seed < 0:
-        raise ValueError(f"--seed is {seed}; allowed are whole numbers from 0")
+    if not 0 <= seed <= LARGEST:
+        raise ValueError(f"--seed is {seed}; allowed are whole numbers from 0 to {LARGEST}")
     return seed
 
 

@@ -40,10 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.calibrate.measure.device import facts_of, find_device
     from kvsim.calibrate.measure.heap import keep_heap
     from kvsim.calibrate.measure.timing import timer_of
-    from kvsim.calibrate.profile_use import cost_of_profile
-    from kvsim.sim.models import load_model
+    from kvsim.calibrate.profile_use import cost_of_profile, model_of_profile
+    from kvsim.cli.trace_options import check_seed
     from kvsim.sim.profile_file import load_profile
 
+    check_seed(arguments.seed)
     if arguments.requests < 2:
         raise ValueError(f"--requests is {arguments.requests}; it must be at least 2")
     path = Path(arguments.profile)
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     local = LocalTrace(num_requests=arguments.requests, seed=arguments.seed)
     blocks = local.config(local.trace()).num_gpu_blocks
     decoder = make_decoder(
-        decoder_shape(load_model(arguments.model or profile.model.name)),
+        decoder_shape(model_of_profile(profile, path, arguments.model)),
         device=device,
         dtype=profile.weight_dtype,
         num_blocks=blocks,

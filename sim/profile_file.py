@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from kvsim.sim import profile as terms
 from kvsim.sim.profile import HoldOut, MeasuredRanges, Profile, TokenTerm
+from kvsim.sim.quantities import LARGEST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +124,7 @@ def parse_profile(text: str, where: str) -> Profile:
             for layout, value in factors.items()
         },
         card=_mapping(table["card"], f"{where}: card"),
-        measurement=_mapping(table["measurement"], f"{where}: measurement"),
+        measurement=_measurement(table["measurement"], f"{where}: measurement"),
     )
 
 
@@ -196,6 +197,14 @@ def _all_reduce(value: object, where: str) -> dict[str, TokenTerm]:
     return found
 
 
+def _measurement(value: object, where: str) -> dict[str, object]:
+    """Whatever was kept, where it says as a whole what was measured on which device."""
+    table = _mapping(value, where)
+    setup = _mapping(table.get("setup", {}), f"{where}: setup")
+    _mapping(setup.get("device", {}), f"{where}: setup: device")
+    return table
+
+
 def _positive(value: object, where: str) -> int:
     number = _whole(value, where)
     if number < 1:
@@ -241,8 +250,10 @@ def _pair(value: object, where: str) -> tuple[float, float]:
 def _number(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{where}={value!r:.60} is not a number")
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"{where}={value!r} must be finite and >= 0")
+    if not value >= 0 or value == math.inf:
+        raise ValueError(f"{where}={value!r:.60} must be finite and >= 0")
+    if value > LARGEST:
+        raise ValueError(f"{where}={value!r:.60} is too large; at most {LARGEST} is read")
     return value
 
 

@@ -13,14 +13,16 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.calibrate.measure.points import Point
+from kvsim.calibrate.measure.points import FIT, HOLD_OUT, Point
 from kvsim.calibrate.measure.timing import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 FORMAT: Final = "kvsim-points/2"
+_MOST: Final = 2**63
+"""Numbers of the file are below it."""
 
 
 class RawPoints:
@@ -72,18 +74,25 @@ class RawPoints:
         }
 
     def _load(self, content: Mapping[str, Any]) -> None:
-        if content.get("setup") != self.setup:
-            known = content.get("setup", {})
+        known = content.get("setup")
+        if not isinstance(known, dict):
+            raise self._damaged(f"setup is {known!r:.60}, not an object")
+        if known != self.setup:
             differ = [key for key in self.setup if known.get(key) != self.setup[key]]
             raise ValueError(
                 f"{self.path} holds points of another calibration ({', '.join(differ)} differ): "
                 "remove it, or give another --out"
             )
+        if fault := _fault_of(content):
+            raise self._damaged(fault)
         self.anchor_us = content["anchor_us"]
         self.clocks = list(content["clocks"])
         for row in content["points"]:
             point, timing = point_of(row)
             self.timings[point.key] = point, timing
+
+    def _damaged(self, fault: str) -> ValueError:
+        return ValueError(f"{self.path} is damaged: {fault}; remove it to start anew")
 
 
 def point_of(row: Mapping[str, Any]) -> tuple[Point, Timing]:
@@ -98,6 +107,61 @@ def point_of(row: Mapping[str, Any]) -> tuple[Point, Timing]:
             f"the raw point {point.key} has no {error}: another version of kvsim measured it; "
             "calibrate again"
         ) from None
+
+
+def _fault_of(content: Mapping[str, Any]) -> str | None:
+    """What is wrong with the file's values, in words."""
+    if missing := {"anchor_us", "clocks", "points"} - content.keys():
+        return f"{min(missing)!r} is missing"
+    anchor_us, clocks, points = content["anchor_us"], content["clocks"], content["points"]
+    if anchor_us is not None and not (_is_time(anchor_us) and anchor_us > 0):
+        return f"anchor_us is {anchor_us!r:.60}, not a time above 0"
+    if not _is_list(clocks, str):
+        return f"clocks is {clocks!r:.60}, not a list of strings"
+    if not _is_list(points, dict):
+        return f"points is {points!r:.60}, not a list of objects"
+    for number, row in enumerate(points):
+        if fault := _row_fault(row):
+            return f"points[{number}]: {fault}"
+    return None
+
+
+def _row_fault(row: Mapping[str, Any]) -> str | None:
+    checks: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "block": (lambda value: isinstance(value, str), "a string"),
+        "role": (lambda value: value in (FIT, HOLD_OUT), f"{FIT!r} or {HOLD_OUT!r}"),
+        "loads": (_are_loads, "an object of whole numbers from 0"),
+        "times_us": (_are_times, "a list of times above 0"),
+        "rotated_bytes": (_is_count, "a whole number from 0"),
+        "discarded": (_is_count, "a whole number from 0"),
+        "anchor_us": (_is_time, "a time"),
+    }
+    for key, (holds, expected) in checks.items():
+        if key not in row:
+            return f"{key!r} is missing"
+        if not holds(row[key]):
+            return f"{key} is {row[key]!r:.60}, not {expected}"
+    return None
+
+
+def _is_list(value: object, of: type) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, of) for entry in value)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < _MOST
+
+
+def _is_time(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value < _MOST  # type: ignore[operator]
+
+
+def _are_loads(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_count, value.values()))
+
+
+def _are_times(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(_is_time(us) and us > 0 for us in value)
 
 
 def _row(point: Point, timing: Timing) -> dict[str, Any]:
@@ -117,7 +181,7 @@ def _row(point: Point, timing: Timing) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a file of raw points ({error})") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path}: not a file of raw points ({FORMAT})")

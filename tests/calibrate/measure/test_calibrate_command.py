@@ -99,7 +99,11 @@ def test_an_interrupted_session_goes_on(
         (["--model", "qwen3-30b-a3b"], "128 routed experts"),
         (["--dtype", "int4"], "--dtype 'int4' is not measured; choices: bf16, fp16, fp32"),
         (["--max-context", "200"], "max_context is 200; it must be at least 512"),
-        (["--max-drift", "0"], "max_drift is 0.0; it must be above 0"),
+        (["--max-drift", "0"], "--max-drift is 0 %; it must be above 0 and finite"),
+        (["--max-drift", "-1"], "--max-drift is -1 %; it must be above 0 and finite"),
+        (["--max-drift", "inf"], "--max-drift is inf %; it must be above 0 and finite"),
+        (["--seed", "-1"], f"--seed is -1; allowed are whole numbers from 0 to {2**63 - 1}"),
+        (["--seed", str(2**63)], f"--seed is {2**63}; allowed are whole numbers from 0 to"),
         (["--out", "there.json"], "there.json exists: remove it, or give another --out"),
     ],
 )

@@ -53,6 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert "--hardware profile.json --model config.json" in done.stdout
     return folder
 
 
@@ -75,8 +76,30 @@ def test_validate_local_puts_real_beside_simulated(
     for words in ("mean step", "mean TPOT", "preemptions", "each real step", "steady steps"):
         assert any(line.startswith(words) for line in lines)
     assert re.search(r"the anchor was as fast as ever .* (run was|runs were) repeated", shown)
-    assert main([*command, "--requests", "1"]) == 2
-    assert "--requests is 1; it must be at least 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--requests", "1"], "--requests is 1; it must be at least 2"),
+        (["--model", ""], "which is not bundled: give its config.json (--model)"),
+        (["--seed", "-1"], f"--seed is -1; allowed are whole numbers from 0 to {2**63 - 1}"),
+        (["--seed", str(2**63)], f"allowed are whole numbers from 0 to {2**63 - 1}"),
+    ],
+)
+def test_what_validate_local_cannot_do_is_refused(
+    folder: Path,
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(folder)
+    command = ["validate", "local", "profile.json", "--model", "config.json", "--device", "cpu"]
+    assert main([*command, *arguments]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
 
 
 def test_the_cache_lab_prints_and_draws(

@@ -181,6 +181,45 @@ def test_other_files_are_refused(tmp_path: Path, content: str, message: str) -> 
         RawPoints.opened(path, SETUP)
 
 
+ROW = {"block": "layer", "role": "fit", "loads": {"tokens": 1}, "times_us": [2.0],
+       "rotated_bytes": 1, "discarded": 0, "anchor_us": 100.0}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("setup", "x", "setup is 'x', not an object"),
+        ("anchor_us", ..., "'anchor_us' is missing"),
+        ("anchor_us", "100", "anchor_us is '100', not a time above 0"),
+        ("anchor_us", 0, "anchor_us is 0, not a time above 0"),
+        ("anchor_us", -1.5, "anchor_us is -1.5, not a time above 0"),
+        ("anchor_us", 10**400, "not a time above 0"),
+        ("clocks", None, "clocks is None, not a list of strings"),
+        ("points", {}, "points is {}, not a list of objects"),
+        ("points", [1], "points is [1], not a list of objects"),
+        ("points", [ROW, {"block": "layer"}], "points[1]: 'role' is missing"),
+        ("points", [ROW | {"role": ["fit"]}], "role is ['fit'], not 'fit' or 'hold-out'"),
+        ("points", [ROW | {"times_us": []}], "times_us is [], not a list of times above 0"),
+        ("points", [ROW | {"times_us": [1, None]}], "not a list of times above 0"),
+        ("points", [ROW | {"loads": {"tokens": "1"}}], "not an object of whole numbers from 0"),
+        ("points", [ROW | {"anchor_us": None}], "points[0]: anchor_us is None, not a time"),
+    ],
+)
+def test_a_damaged_file_is_told_in_a_sentence(
+    tmp_path: Path, key: str, value: object, message: str
+) -> None:
+    path = tmp_path / "p"
+    whole = {"format": "kvsim-points/2", "setup": SETUP, "anchor_us": 100.0, "clocks": [],
+             "points": [ROW]}  # fmt: skip
+    path.write_text(json.dumps(whole))
+    assert len(RawPoints.opened(path, SETUP).timings) == 1
+    content = {name: it for name, it in (whole | {key: value}).items() if it is not ...}
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=re.escape(message) + ".*; remove it to start anew") as at:
+        RawPoints.opened(path, SETUP)
+    assert str(at.value).startswith(f"{path} is damaged: ")
+
+
 def test_points_of_another_calibration_are_refused(device: FakeDevice, tmp_path: Path) -> None:
     session(device, tmp_path / "p", POINTS[:1])
     with pytest.raises(ValueError, match=r"another calibration \(model differ\): remove it"):
