@@ -154,8 +154,8 @@ def fit_chart(document: Document, pool: Pool) -> Chart:
         marker={"color": VERMILLION, "size": 10, "symbol": "diamond"},
     )
     most = max(*counts, seats, *(entry["requests"] for entry in asked.values()))
-    figure.update_xaxes(**log_ticks(lengths[0], lengths[-1], _tick))
-    figure.update_yaxes(**log_ticks(1, most, _tick), rangemode="normal")
+    figure.update_xaxes(**log_ticks(lengths, _tick))
+    figure.update_yaxes(**log_ticks([1, most], _tick), rangemode="normal")
     words = "; ".join(
         f"{entry['requests']:,} of {counted(entry['tokens'], 'token')} ({_name(name)})"
         for name, entry in document["requests"].items()

@@ -40,6 +40,6 @@ def run_panels(figures: Mapping[str, go.Figure | None]) -> go.Figure:
             figure.update_xaxes(title_text=axes.xaxis.title.text, **where)
     figure.update_yaxes(title_text=axes.yaxis.title.text, col=1)
     if logarithmic:
-        edges = [value for curve in figure.data for value in curve.x if value]
-        figure.update_xaxes(**log_ticks(min(edges), max(edges), seconds))
+        values_s = [value for curve in figure.data for value in curve.x]
+        figure.update_xaxes(**log_ticks(values_s, seconds))
     return figure
