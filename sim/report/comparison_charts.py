@@ -5,13 +5,12 @@ Names of runs come from files and options: they are escaped, as plotly reads som
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.memory_shares import VIEWS
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import SECONDS
+from kvsim.sim.report.figures import SECONDS, escaped
 from kvsim.sim.report.multiples import place_of, rows_of, small_multiples
 from kvsim.sim.report.palette import BLUE, GREY, STATE_LABELS
 
@@ -135,7 +134,7 @@ def _multiples(
     """Panels side by side with the runs down the side."""
     titles = [panel.title for panel in panels]
     figure = small_multiples(titles, _BAR_PX * len(rows), _PANEL_PX, shared_x=shared_x)
-    names = [escape(row.name) for row in rows]
+    names = [escaped(row.name) for row in rows]
     for place, panel in enumerate(panels):
         bars = _bars(panel, names)
         where = place_of(place, len(panels))
@@ -177,4 +176,4 @@ def _bars(panel: _Panel, names: Sequence[str]) -> dict[str, Any]:
 
 def _label(name: str, suffix: str = "") -> str:
     cut = name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 3]}..."
-    return f"{escape(cut)}{suffix} "
+    return f"{escaped(cut)}{suffix} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,6 +26,11 @@ def numbers(values: ArrayLike) -> list[float | None]:
     """Five significant digits: what a screen shows, and a tenth of the file; nan is a gap."""
     array = np.asarray(values, dtype=np.float64)
     return [None if np.isnan(value) else float(f"{value:.5g}") for value in array.tolist()]
+
+
+def escaped(name: str) -> str:
+    """Name as plotly shows it: it reads some HTML, but no entities of quotes."""
+    return escape(name, quote=False)
 
 
 def thinned(

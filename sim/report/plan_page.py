@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.readable import amount
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import laid_out, log_ticks, new_figure
+from kvsim.sim.report.figures import escaped, laid_out, log_ticks, new_figure
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
 from kvsim.sim.report.tables import table_html
@@ -103,10 +102,10 @@ def memory_chart(document: Document) -> Chart:
         figure.add_bar(
             x=[round(gib, 4)],
             y=["memory"],
-            name=escape(_name(name)),
+            name=escaped(_name(name)),
             orientation="h",
             marker={"color": BLUE if name == "kv" else next(colours)},
-            text=[f"{escape(_name(name))} {gib:.2f} GiB"],
+            text=[f"{escaped(_name(name))} {gib:.2f} GiB"],
             textposition="inside",
             insidetextanchor="middle",
         )
@@ -147,7 +146,7 @@ def fit_chart(document: Document, pool: Pool) -> Chart:
     figure.add_scatter(
         x=[entry["tokens"] for entry in asked.values()],
         y=[entry["requests"] for entry in asked.values()],
-        text=[escape(_name(name)) for name in asked],
+        text=[escaped(_name(name)) for name in asked],
         name="asked for",
         mode="markers+text",
         textposition="bottom left",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.readable import number, seconds
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import SECONDS, in_seconds, log_ticks, new_figure, numbers
+from kvsim.sim.report.figures import SECONDS, escaped, in_seconds, log_ticks, new_figure, numbers
 from kvsim.sim.report.palette import GREY, LINES
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def _add_curves(figure: go.Figure, curves: dict[str, list[Row]], metric: str) ->
         figure.add_scatter(
             x=numbers([row.metrics[_RATE] for row in rows]),
             y=numbers([float("nan") if (v := row.metrics[metric]) is None else v for row in rows]),
-            name=escape(name),
+            name=escaped(name),
             mode="lines+markers",
             line=LINES[place % len(LINES)],
         )
