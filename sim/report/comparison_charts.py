@@ -93,10 +93,12 @@ def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Fig
 
 
 def users_chart(rows: Sequence[Row]) -> Chart | str:
-    """Latencies, rates, hits: a panel for each that some run has; a sentence where none has any."""
+    """Latencies, rates, hits: a panel for each above 0 in some run; a sentence where none is."""
     lines = {line.label: line for line in table_lines(rows)}
     shown = [line for name in _USERS if (line := lines.get(name)) and any(line.values)]
     if not shown:
+        if any(row.metrics["finished"] for row in rows):
+            return "What users see: all latencies of requests that finished are 0 or unknown."
         return "What users see: nothing, for no request was served."
     winners = []
     for line in shown:
