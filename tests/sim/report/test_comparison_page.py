@@ -147,6 +147,9 @@ def test_runs_whose_requests_take_no_time_have_true_words() -> None:
         assert curve.x == (0, 2e-6), "from the start to the end of the one window"
     result.plot.latency()
     rated = compare(
-        Trace("zero", np.array([0, 1000]), ones * 100, ones), scenarios, jobs=1, rate_scale=[1, 2]
+        Trace("zero", np.array([0, 1000]), ones * 100, ones),
+        scenarios,
+        jobs=1,
+        rate_scale=["1/2", 1],
     )
     assert "(logarithmic)" not in page_of(rated)
