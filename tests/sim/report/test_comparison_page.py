@@ -138,7 +138,8 @@ def test_runs_whose_requests_take_no_time_have_true_words() -> None:
     named = allocator_scenarios("paged,prefix")
     scenarios = {name: scenario.with_values(free) for name, scenario in named.items()}
     ones = np.ones(2, dtype=np.int64)
-    result = compare(Trace("zero", np.array([0, 1000]), ones * 100, ones), scenarios, jobs=1)
+    trace = Trace("zero", np.array([0, 1000]), ones * 100, ones)
+    result = compare(trace, scenarios, jobs=1)
     assert [row.metrics["finished"] for row in result.rows] == [2, 2]
     page = page_of(result)
     assert "all latencies of requests that finished are 0 or unknown" in page
