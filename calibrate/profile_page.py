@@ -94,8 +94,8 @@ def _times_chart(rows: Sequence[Compared]) -> Chart:
         x=ends, y=ends, mode="lines", line={"dash": "dot", "color": GREY}, name="equal"
     )
     fitted_s = [row.fitted_us / _US_PER_S for row in rows]
-    figure.update_xaxes(**log_ticks(ends[0], ends[1], seconds))
-    figure.update_yaxes(**log_ticks(min(fitted_s), max(fitted_s), seconds), rangemode="normal")
+    figure.update_xaxes(**log_ticks(measured_s, seconds))
+    figure.update_yaxes(**log_ticks(fitted_s, seconds), rangemode="normal")
     figure.update_yaxes(automargin=True, title_standoff=6)
     held = sum(row.held_out for row in rows)
     return Chart(
@@ -110,7 +110,7 @@ def _errors_chart(rows: Sequence[Compared]) -> Chart:
     figure = new_figure("measured (s, logarithmic)", "error of the fit (%)", height=420)
     _add_points(figure, rows, _error_percent)
     measured_s = [row.measured_us / _US_PER_S for row in rows]
-    figure.update_xaxes(**log_ticks(min(measured_s), max(measured_s), seconds))
+    figure.update_xaxes(**log_ticks(measured_s, seconds))
     return Chart(
         "Error of the fit",
         figure,

@@ -55,7 +55,7 @@ def _chart(shown: Shown) -> Chart:
         annotation_position="bottom right",
     )
     largest = max([*shown.capacities, curve.largest_useful, 10])
-    figure.update_xaxes(**log_ticks(1, largest, short_count))
+    figure.update_xaxes(**log_ticks([1, largest], short_count))
     return Chart(
         "Hit ratio against capacity",
         figure,

@@ -9,6 +9,7 @@ import streamlit as st
 from kvsim.cli.ui_run import Choices
 from kvsim.sim.catalogue import KINDS
 from kvsim.sim.compared_scenarios import ALIASES
+from kvsim.sim.preset import load_preset, preset_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ def form(traces: list[str], on_run: Callable[[], None]) -> Choices | None:
             "Cards", 1, None, 1, help="The model is split over so many (tensor parallel)."
         )
         about = {name: alias.what for name, alias in ALIASES.items()}
-        about |= {entry.name: entry.what for entry in KINDS["presets"]()}
+        about |= {name: load_preset(name).engine for name in preset_names()}
         allocators = st.multiselect(
             "Allocators, side by side",
             list(about),

@@ -233,6 +233,8 @@ def compare(
         "num_users": num_users,
         "timeout": timeout,
     }
+    if jobs is not None:
+        _check_jobs(jobs)
     traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
     for one in traces:
         _check_block_sizes(one, scenarios)
@@ -243,6 +245,9 @@ def compare(
     if len(set(scales)) < len(scales):
         raise ValueError(f"rate scales {', '.join(scales)}: one is there twice; name each once")
     cases = _cases(scenarios, traces, scales)
+    if not cases:
+        what = "scenarios" if not scenarios else "traces" if not traces else "rate scales"
+        raise ValueError(f"there is nothing to compare: {what} is empty; give at least one")
     if record is not None and blocks is not None:
         cases = [
             case._replace(record=record, blocks=blocks / draft_name(row_blocks(number)))
@@ -277,6 +282,11 @@ def _nothing_left(cases: Sequence[Case], runs: KeptRuns | None) -> Generator[Non
         raise
 
 
+def _check_jobs(jobs: object) -> None:
+    if isinstance(jobs, bool) or not isinstance(jobs, (int, np.integer)) or jobs < 1:
+        raise ValueError(f"jobs is {jobs!r}; it must be a whole number from 1, or None: one a CPU")
+
+
 def _check_drawable(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
     """Refuse to record where a row could not be drawn; it is named."""
     for name, scenario in scenarios.items():
@@ -292,6 +302,8 @@ def _cases(
     """Every scenario on every trace at every rate, named by what there are several of."""
     cases = []
     for name, scenario in scenarios.items():
+        if not name:
+            raise ValueError("a scenario is called '': give it a name, which its row is found by")
         for place, one in enumerate(traces):
             for scale in scales:
                 words = [name]

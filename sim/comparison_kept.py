@@ -104,9 +104,10 @@ def _read(case: Case, trace: Trace) -> Run:
     try:
         with case.kept.open("rb") as file:
             own, engine, seed, options, loop = pickle.load(file)
-    except FileNotFoundError:
+    except Exception as error:  # a damaged pickle may raise any
+        why = "no longer" if isinstance(error, FileNotFoundError) else "no longer whole"
         raise ValueError(
-            f"{case.name}: its run is no longer in {case.kept.parent}, or there was no room for "
+            f"{case.name}: its run is {why} in {case.kept.parent}, or there was no room for "
             "it: set TMPDIR to a folder with room that nobody empties, and compare again"
         ) from None
     setup = set_up(case.scenario)

@@ -38,18 +38,21 @@ class Course(NamedTuple):
 
 def course_of(series: Mapping[str, NDArray[Any]]) -> Course:
     """Course of a series table (docs/metrics.md)."""
-    covered = series["seconds"] > 0
-    seconds = series["seconds"][covered]
-    middle_s = series["start_s"][covered] + seconds / 2
+    covered = np.flatnonzero(series["seconds"] > 0)
+    waited_s = float(series["waiting"][covered] @ series["seconds"][covered])
+    starts_s, seconds = series["start_s"][covered], series["seconds"][covered]
+    middle_s = starts_s + seconds / 2
+    if len(covered) == 1:  # a point would not be seen: from its start to its end
+        covered = covered.repeat(2)
+        middle_s = np.concatenate([starts_s, starts_s + seconds])
     held = {state: series[f"{state}_bytes"][covered] for state in STATES}
     pool = np.sum([*held.values()], axis=0)
     in_use = pool - held["free"] - held["cached"]
-    places, _ = thinned(np.arange(len(seconds)), in_use, MOST_POINTS)
-    waiting = series["waiting"][covered]
+    places, _ = thinned(np.arange(len(covered)), in_use, MOST_POINTS)
     return Course(
         kv_s=middle_s[places],
         kv_percent={name: 100 * (part / pool)[places] for name, part in held.items()},
         running=thinned(middle_s, series["running"][covered], MOST_POINTS),
-        waiting=thinned(middle_s, waiting, MOST_POINTS),
-        waited_s=float(waiting @ seconds),
+        waiting=thinned(middle_s, series["waiting"][covered], MOST_POINTS),
+        waited_s=waited_s,
     )

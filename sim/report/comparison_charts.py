@@ -5,13 +5,12 @@ Names of runs come from files and options: they are escaped, as plotly reads som
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.memory_shares import VIEWS
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import SECONDS
+from kvsim.sim.report.figures import SECONDS, escaped
 from kvsim.sim.report.multiples import place_of, rows_of, small_multiples
 from kvsim.sim.report.palette import BLUE, GREY, STATE_LABELS
 
@@ -94,10 +93,12 @@ def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Fig
 
 
 def users_chart(rows: Sequence[Row]) -> Chart | str:
-    """Latencies, rates, hits: a panel for each that some run has; a sentence where none has any."""
+    """Latencies, rates, hits: a panel for each above 0 in some run; a sentence where none is."""
     lines = {line.label: line for line in table_lines(rows)}
     shown = [line for name in _USERS if (line := lines.get(name)) and any(line.values)]
     if not shown:
+        if any(row.metrics["finished"] for row in rows):
+            return "What users see: all latencies of requests that finished are 0 or unknown."
         return "What users see: nothing, for no request was served."
     winners = []
     for line in shown:
@@ -135,7 +136,7 @@ def _multiples(
     """Panels side by side with the runs down the side."""
     titles = [panel.title for panel in panels]
     figure = small_multiples(titles, _BAR_PX * len(rows), _PANEL_PX, shared_x=shared_x)
-    names = [escape(row.name) for row in rows]
+    names = [escaped(row.name) for row in rows]
     for place, panel in enumerate(panels):
         bars = _bars(panel, names)
         where = place_of(place, len(panels))
@@ -177,4 +178,4 @@ def _bars(panel: _Panel, names: Sequence[str]) -> dict[str, Any]:
 
 def _label(name: str, suffix: str = "") -> str:
     cut = name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 3]}..."
-    return f"{escape(cut)}{suffix} "
+    return f"{escaped(cut)}{suffix} "

@@ -27,7 +27,7 @@ class ComparisonPlots:
     def users(self) -> go.Figure:
         """Latencies, rates and hits, one panel a metric, one bar a run, the best marked.
 
-        Raises ``ValueError`` where no request was served.
+        Raises ``ValueError`` where all of them are 0 or unknown.
         """
         chart = comparison_charts.users_chart(self._rows)
         if isinstance(chart, str):

@@ -5,7 +5,6 @@ Names of runs come from files and options: they are escaped, as plotly reads som
 
 from __future__ import annotations
 
-from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,7 @@ from kvsim.sim.comparison_lines import Line, table_lines
 from kvsim.sim.memory_shares import STATES
 from kvsim.sim.readable import number
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import numbers
+from kvsim.sim.report.figures import escaped, numbers
 from kvsim.sim.report.multiples import ACROSS, place_of, small_multiples
 from kvsim.sim.report.palette import BLUE, ORANGE, STATE_LABELS
 from kvsim.traces.counted import counted
@@ -62,7 +61,7 @@ def _memory_chart(rows: Sequence[Row]) -> Chart:
                 legendgroup=label,
                 legendrank=rank,
                 showlegend=state not in named,
-                meta={"panel": escape(row.name)},
+                meta={"panel": escaped(row.name)},
                 stackgroup=f"stack {place}",
                 mode="lines",
                 line={"width": 0, "color": colour},
@@ -95,7 +94,7 @@ def _queue_chart(rows: Sequence[Row]) -> Chart:
                 name=name,
                 legendgroup=name,
                 showlegend=place == 0,
-                meta={"panel": escape(row.name)},
+                meta={"panel": escaped(row.name)},
                 mode="lines",
                 line=look,
                 fill="tozeroy" if name == "waiting" else "none",
@@ -119,7 +118,7 @@ def _panels(rows: Sequence[Row], best: Sequence[bool]) -> go.Figure:
 def _title(name: str, *, best: bool) -> str:
     """Two lines at most, with a star for the best."""
     lines = wrap(name, _LETTERS, max_lines=2, placeholder="...")
-    text = "<br>".join(map(escape, lines))
+    text = "<br>".join(map(escaped, lines))
     return f"<b>{text} \u2605</b>" if best else text
 
 

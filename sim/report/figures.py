@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import plotly.graph_objects as go
     from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,11 @@ def numbers(values: ArrayLike) -> list[float | None]:
     """Five significant digits: what a screen shows, and a tenth of the file; nan is a gap."""
     array = np.asarray(values, dtype=np.float64)
     return [None if np.isnan(value) else float(f"{value:.5g}") for value in array.tolist()]
+
+
+def escaped(name: str) -> str:
+    """Name as plotly shows it: it reads some HTML, but no entities of quotes."""
+    return escape(name, quote=False)
 
 
 def thinned(
@@ -48,12 +54,19 @@ def thinned(
     return x[places], y[places]
 
 
-def log_ticks(least: float, most: float, show: Callable[[float], str]) -> dict[str, object]:
-    """Ticks of a logarithmic axis with ``show`` for words: 1, 2, 5, or tens where it is long."""
+def log_ticks(values: Iterable[float | None], show: Callable[[float], str]) -> dict[str, object]:
+    """Ticks of a logarithmic axis with ``show`` for words: 1, 2, 5, or tens where it is long.
+
+    Only values above 0 have a place on it; a linear axis where there is none.
+    """
+    positive = [value for value in values if value is not None and value > 0]
+    if not positive:
+        return {"type": "linear"}
+    least, most = min(positive), max(positive)
     steps = (1, 2, 5) if most < 10**_TENS_ALONE * least else (1,)
     exponents = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-    values = [float(f"{step}e{exponent}") for exponent in exponents for step in steps]
-    return {"type": "log", "tickvals": values, "ticktext": [show(value) for value in values]}
+    ticks = [float(f"{step}e{exponent}") for exponent in exponents for step in steps]
+    return {"type": "log", "tickvals": ticks, "ticktext": [show(tick) for tick in ticks]}
 
 
 def in_seconds(figure: go.Figure, axis: str, data_title: str) -> go.Figure:

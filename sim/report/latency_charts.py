@@ -48,7 +48,7 @@ def distribution_chart(view: RunView) -> Chart | str:
     if not words:
         return "No latencies: no request finished."
     if edges:  # something takes time
-        figure.update_xaxes(**log_ticks(min(edges), max(edges), seconds))
+        figure.update_xaxes(**log_ticks(edges, seconds))
         figure.update_xaxes(title_text="latency (logarithmic)")
     else:
         figure.update_xaxes(SECONDS)
@@ -124,7 +124,7 @@ def gap_chart(view: RunView) -> Chart | str:
     positive = np.concatenate(curves_s)
     positive = positive[positive > 0]
     if len(positive):
-        ticks = log_ticks(float(positive.min()), float(positive.max()), seconds)
+        ticks = log_ticks(positive.tolist(), seconds)
         figure.update_yaxes(**ticks, rangemode="normal", title_text="gap (logarithmic)")
     else:
         figure.update_yaxes(SECONDS)

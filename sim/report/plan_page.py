@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.readable import amount
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import laid_out, log_ticks, new_figure
+from kvsim.sim.report.figures import escaped, laid_out, log_ticks, new_figure
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
 from kvsim.sim.report.tables import table_html
@@ -103,10 +102,10 @@ def memory_chart(document: Document) -> Chart:
         figure.add_bar(
             x=[round(gib, 4)],
             y=["memory"],
-            name=escape(_name(name)),
+            name=escaped(_name(name)),
             orientation="h",
             marker={"color": BLUE if name == "kv" else next(colours)},
-            text=[f"{escape(_name(name))} {gib:.2f} GiB"],
+            text=[f"{escaped(_name(name))} {gib:.2f} GiB"],
             textposition="inside",
             insidetextanchor="middle",
         )
@@ -147,15 +146,15 @@ def fit_chart(document: Document, pool: Pool) -> Chart:
     figure.add_scatter(
         x=[entry["tokens"] for entry in asked.values()],
         y=[entry["requests"] for entry in asked.values()],
-        text=[escape(_name(name)) for name in asked],
+        text=[escaped(_name(name)) for name in asked],
         name="asked for",
         mode="markers+text",
         textposition="bottom left",
         marker={"color": VERMILLION, "size": 10, "symbol": "diamond"},
     )
     most = max(*counts, seats, *(entry["requests"] for entry in asked.values()))
-    figure.update_xaxes(**log_ticks(lengths[0], lengths[-1], _tick))
-    figure.update_yaxes(**log_ticks(1, most, _tick), rangemode="normal")
+    figure.update_xaxes(**log_ticks(lengths, _tick))
+    figure.update_yaxes(**log_ticks([1, most], _tick), rangemode="normal")
     words = "; ".join(
         f"{entry['requests']:,} of {counted(entry['tokens'], 'token')} ({_name(name)})"
         for name, entry in document["requests"].items()

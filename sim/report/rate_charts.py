@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.readable import number, seconds
 from kvsim.sim.report.chart import Chart
-from kvsim.sim.report.figures import in_seconds, log_ticks, new_figure, numbers
+from kvsim.sim.report.figures import SECONDS, escaped, in_seconds, log_ticks, new_figure, numbers
 from kvsim.sim.report.palette import GREY, LINES
 
 if TYPE_CHECKING:
@@ -74,11 +73,14 @@ def _served_chart(curves: dict[str, list[Row]], *, limits: bool) -> Chart:
 
 
 def _ttft_chart(curves: dict[str, list[Row]]) -> Chart:
-    figure = in_seconds(new_figure(_X, "TTFT p99 (logarithmic)", height=440), "y", "TTFT p99 (s)")
+    figure = in_seconds(new_figure(_X, "TTFT p99", height=440), "y", "TTFT p99 (s)")
     _add_curves(figure, curves, "ttft_s_p99")
     known = [v for rows in curves.values() for row in rows if (v := row.metrics["ttft_s_p99"])]
     if known:
-        figure.update_yaxes(**log_ticks(min(known), max(known), seconds), rangemode="normal")
+        figure.update_yaxes(**log_ticks(known, seconds), rangemode="normal")
+        figure.update_yaxes(title_text="TTFT p99 (logarithmic)")
+    else:
+        figure.update_yaxes(SECONDS)
     return Chart(
         "Time to first token against arrival rate",
         figure,
@@ -92,7 +94,7 @@ def _add_curves(figure: go.Figure, curves: dict[str, list[Row]], metric: str) ->
         figure.add_scatter(
             x=numbers([row.metrics[_RATE] for row in rows]),
             y=numbers([float("nan") if (v := row.metrics[metric]) is None else v for row in rows]),
-            name=escape(name),
+            name=escaped(name),
             mode="lines+markers",
             line=LINES[place % len(LINES)],
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.readable import seconds
-from kvsim.sim.report.figures import log_ticks
+from kvsim.sim.report.figures import escaped, log_ticks
 from kvsim.sim.report.multiples import ACROSS, place_of, small_multiples
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def run_panels(figures: Mapping[str, go.Figure | None]) -> go.Figure:
     ``figures``: of one kind, with one pair of axes each; ``None`` is an empty panel, at least one
     is none. A logarithmic axis is in seconds; one is enough for all to be.
     """
-    titles = [escape(name) for name in figures]
+    titles = [escaped(name) for name in figures]
     figure = small_multiples(titles, _INNER_PX, _AROUND_PX, shared_x=True, below_px=80)
     drawn = [one for one in figures.values() if one is not None]
     named: set[str] = set()
@@ -40,6 +39,6 @@ def run_panels(figures: Mapping[str, go.Figure | None]) -> go.Figure:
             figure.update_xaxes(title_text=axes.xaxis.title.text, **where)
     figure.update_yaxes(title_text=axes.yaxis.title.text, col=1)
     if logarithmic:
-        edges = [value for curve in figure.data for value in curve.x if value]
-        figure.update_xaxes(**log_ticks(min(edges), max(edges), seconds))
+        values_s = [value for curve in figure.data for value in curve.x]
+        figure.update_xaxes(**log_ticks(values_s, seconds))
     return figure

@@ -16,6 +16,7 @@ from kvsim.cli.main import main
 from kvsim.cli.ui_places import Places
 from kvsim.cli.ui_run import Choices, compare_chosen, why_too_large
 from kvsim.sim import comparison_in_step
+from kvsim.sim.compared_scenarios import allocator_scenarios
 from kvsim.traces import bundled_path
 
 if TYPE_CHECKING:
@@ -140,6 +141,12 @@ def page(places: Places, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     assert test.expander[0].proto.expanded
     test.number_input[1].set_value(10)
     return test
+
+
+def test_the_form_offers_what_allocators_takes(page: AppTest) -> None:
+    offered = page.multiselect[0].options
+    assert {"paged", "prefix", "orca-max"} < {*offered}
+    assert [*allocator_scenarios(",".join(offered))] == offered
 
 
 def test_the_form_makes_room_for_the_result(page: AppTest, places: Places) -> None:

@@ -316,3 +316,20 @@ def test_what_reads_the_future_is_told_as_a_difference_to_lru() -> None:
     assert told["metrics"]["goodput_requests_per_s"] is None, "no limits, no goodput"
     assert [is_reference(row) for row in (lru, fifo, future)] == [False, False, True]
     assert differences_to_lru([fifo, future]) == [], "nothing to compare with"
+
+
+def test_nothing_to_compare_is_refused() -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=2)
+    with pytest.raises(ValueError, match="nothing to compare: scenarios is empty"):
+        compare(trace, {})
+    with pytest.raises(ValueError, match="nothing to compare: traces is empty"):
+        compare([], scenarios("paged"))
+    with pytest.raises(ValueError, match="a scenario is called ''"):
+        compare(trace, {"": scenarios("paged")["paged"]})
+
+
+@pytest.mark.parametrize("jobs", ["2", 2.5, 0, -1, True])
+def test_jobs_are_a_whole_number(jobs: Any) -> None:
+    trace = read_trace(bundled_path("chat-2k"), limit=2)
+    with pytest.raises(ValueError, match=r"^jobs is .* whole number from 1, or None"):
+        compare(trace, scenarios("paged"), jobs=jobs)

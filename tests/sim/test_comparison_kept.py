@@ -207,6 +207,7 @@ def test_copies_share_the_runs_and_pickles_have_none(temp: Path) -> None:
 
 def test_a_forked_process_takes_nothing_away(temp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = compare(chat(5), scenarios("paged"), jobs=1)
+    gc.collect()  # what other tests left is not to end under another process id
     monkeypatch.setattr(os, "getpid", lambda: -1)
     del found
     gc.collect()
@@ -221,6 +222,17 @@ def test_a_run_whose_file_is_gone_is_told(temp: Path) -> None:
         found.requests  # noqa: B018
     with pytest.raises(KeyError, match="lisp"):
         found.runs["lisp"]
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"half", b"\x80\x05K\x01."])
+def test_a_run_whose_file_is_damaged_is_told(temp: Path, content: bytes) -> None:
+    found = compare(chat(5), scenarios("paged"), jobs=1)
+    (path,) = temp.glob("*/*")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if content == b"half" else content)
+    for ask in (lambda: found.runs["paged"], lambda: found.requests, found.plot.latency):
+        with pytest.raises(ValueError, match=r"^paged: its run is no longer whole .* compare ag"):
+            ask()
 
 
 def test_a_full_disk_costs_the_runs_and_not_the_comparison(
@@ -250,5 +262,5 @@ def test_panels_have_one_run_each_on_shared_axes() -> None:
     assert figure.layout.yaxis2.matches == "y"
     named = [curve.name for curve in figure.data if curve.showlegend is not False]
     assert sorted(named) == sorted({curve.name for curve in curves}), "each once in the legend"
-    drawn = compare(chat(5), {"<b>x": scenarios("paged")["paged"]}, jobs=1).plot.latency()
-    assert drawn.layout.annotations[0].text == "&lt;b&gt;x"
+    drawn = compare(chat(5), {"<b>\"x'": scenarios("paged")["paged"]}, jobs=1).plot.latency()
+    assert drawn.layout.annotations[0].text == "&lt;b&gt;\"x'"

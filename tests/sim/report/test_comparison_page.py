@@ -129,3 +129,28 @@ def test_a_comparison_in_which_nothing_was_served_has_a_page() -> None:
     assert "against arrival rate" not in page, "no winner where nobody serves"
     with pytest.raises(ValueError, match="no request was served"):
         result.plot.users()
+
+
+def test_runs_whose_requests_take_no_time_have_true_words() -> None:
+    free: dict[str, object] = {"cost.source": "linear", "cost.per_decode_seq": "1us"}
+    for term in ("base", "per_prefill_token", "per_context_token"):
+        free[f"cost.{term}"] = "0s"
+    named = allocator_scenarios("paged,prefix")
+    scenarios = {name: scenario.with_values(free) for name, scenario in named.items()}
+    ones = np.ones(2, dtype=np.int64)
+    trace = Trace("zero", np.array([0, 1000]), ones * 100, ones)
+    result = compare(trace, scenarios, jobs=1)
+    assert [row.metrics["finished"] for row in result.rows] == [2, 2]
+    page = page_of(result)
+    assert "all latencies of requests that finished are 0 or unknown" in page
+    assert "no request was served" not in page
+    for curve in (*result.plot.kv().data, *result.plot.queue().data):
+        assert curve.x == (0, 2e-6), "from the start to the end of the one window"
+    result.plot.latency()
+    rated = compare(
+        Trace("zero", np.array([0, 1000]), ones * 100, ones),
+        scenarios,
+        jobs=1,
+        rate_scale=["1/2", 1],
+    )
+    assert "(logarithmic)" not in page_of(rated)

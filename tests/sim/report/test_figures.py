@@ -22,7 +22,7 @@ def test_numbers_have_five_digits_and_gaps() -> None:
 
 
 def test_a_long_logarithmic_axis_has_ticks_at_tens_only() -> None:
-    assert log_ticks(0.006, 30, seconds)["ticktext"] == [
+    assert log_ticks([0.006, 30], seconds)["ticktext"] == [
         "1 ms",
         "10 ms",
         "100 ms",
@@ -33,10 +33,14 @@ def test_a_long_logarithmic_axis_has_ticks_at_tens_only() -> None:
 
 
 def test_a_short_logarithmic_axis_has_ticks_between_the_tens() -> None:
-    ticks = log_ticks(0.02, 0.3, seconds)
+    ticks = log_ticks([0.02, 0, None, 0.3], seconds)
     assert ticks["ticktext"] == [
         *("10 ms", "20 ms", "50 ms", "100 ms", "200 ms", "500 ms", "1 s", "2 s", "5 s")
     ]
+
+
+def test_an_axis_with_nothing_above_zero_is_linear() -> None:
+    assert log_ticks([0, 0.0, None], seconds) == {"type": "linear"}
 
 
 def test_a_short_curve_stays_as_it_is() -> None:
