@@ -34,10 +34,7 @@ def steadiness(measurement: Mapping[str, Any]) -> str:
 
 
 def spread_of_repeats(measurement: Mapping[str, Any]) -> str:
-    """How far the repeats of a point lie apart; ``measurement`` is that of a profile.
-
-    Taken from the times themselves: the spreads that older files hold are 0 below four repeats.
-    """
+    """How far the repeats of a point lie apart; ``measurement`` is that of a profile."""
     spreads = [point_of(row)[1].spread for row in measurement["points"]]
     share = sum(spread > _WIDE for spread in spreads) / len(spreads)
     text = f"{100 * statistics.median(spreads):.1f} % apart at the median point"

@@ -1,7 +1,7 @@
 """The anchor: work that is always the same, read beside repeats to tell a machine that is slower.
 
 On a CPU it has two halves, by all threads, small enough for the cache and into their own memory.
-Two virtual CPUs are where the host puts them, and it moves them for 0.2 to 30 s at a time:
+Two virtual CPUs are where the host puts them, and it moves them for 0.2 s to minutes:
 
 - on one core: each has half of its arithmetic units. A matrix product takes 1.9 times as long.
 - on cores without a common cache: what one thread wrote is far for the other. Sums of what the
@@ -72,8 +72,8 @@ Between calls it rests and comes back within the budget; a drift does not."""
 class Anchor:
     """Reads the anchor and judges: steady is what is within the rule's drift of ``reference_us``.
 
-    ``reference_us``: one call on the machine as it should be, us;
-    infinite until :meth:`take_reference`, and never higher than it was.
+    ``reference_us``: one call on the machine as it should be, us; infinite until
+    :meth:`take_reference`, and never higher than it was.
     """
 
     def __init__(
