@@ -159,8 +159,8 @@ def validate_local(
     """Run the trace on the decoder, then in the simulator with ``cost``.
 
     The decoder's cache must hold the blocks of ``local.config``. ``anchor``: of the decoder's
-    device; a reference is taken first. Whether anyone is preempted depends on how fast the device is:
-    both sides count it.
+    device; a reference is taken first. Whether anyone is preempted depends on how fast the device
+    is: both sides count it.
     """
     import torch
 
