@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 
 def copy_blocks(caches: Sequence[torch.Tensor], pairs: torch.Tensor) -> None:
-    """Copy block ``pairs[i, 0]`` to ``pairs[i, 1]`` in every layer; int64, ``[n, 2]``.
-
-    Raises
-    ------
-    ValueError
-        Where a block is both read and written: the order would decide what it holds.
-    """
+    """Copy block ``pairs[i, 0]`` to ``pairs[i, 1]`` in every layer; int64, ``[n, 2]``, checked."""
     sources, targets = pairs[:, 0], pairs[:, 1]
-    if torch.isin(sources, targets).any():
-        raise ValueError(f"a block is both source and target of a copy: {pairs.tolist()}")
     for cache in caches:
         cache[targets] = cache[sources]
+
+
+def check_pairs(pairs: torch.Tensor) -> None:
+    """Raise ``ValueError`` where a block is both read and written: the order would decide.
+
+    Apart from the copy, as it waits for the device.
+    """
+    if torch.isin(pairs[:, 0], pairs[:, 1]).any():
+        raise ValueError(f"a block is both source and target of a copy: {pairs.tolist()}")
 
 
 def host_cache(cache: torch.Tensor, num_blocks: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 A mask over a past makes SDPA compute what it then throws away: all ``c * (p + c)`` pairs. On a CPU
 the chunk is therefore cut into rows of ``CPU_ROWS`` queries, each of which sees only what it may.
+On CUDA torch's flash attention is told instead that the triangle lies at the lower right.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Final
 
 import torch
 from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right
 
 CPU_ROWS: Final = 64
 
@@ -40,19 +42,23 @@ def prefill_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tenso
 def _masked(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """All rows in one call."""
     chunk, total = query.shape[0], key.shape[0]
-    mask = None
-    if total > chunk > 1:
-        last = torch.arange(total - chunk, total, device=query.device)
-        mask = torch.arange(total, device=query.device) <= last.unsqueeze(-1)
     out = functional.scaled_dot_product_attention(
         query.transpose(0, 1).unsqueeze(0),
         key.transpose(0, 1).unsqueeze(0),
         value.transpose(0, 1).unsqueeze(0),
-        attn_mask=mask,
+        attn_mask=causal_mask(chunk, total, query.device) if total > chunk > 1 else None,
         is_causal=total == chunk and chunk > 1,
         enable_gqa=query.shape[1] != key.shape[1],
     )
     return out.squeeze(0).transpose(0, 1)
+
+
+def causal_mask(chunk: int, total: int, device: torch.device) -> torch.Tensor:
+    """Mask of the last ``chunk`` of ``total`` tokens: bool, on CUDA torch's own kind of bias."""
+    if device.type == "cuda":
+        return causal_lower_right(chunk, total)
+    last = torch.arange(total - chunk, total, device=device)
+    return torch.arange(total, device=device) <= last.unsqueeze(-1)
 
 
 def attention_reference(

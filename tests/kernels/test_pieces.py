@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional
 
-from kvsim.kernels.block_copy import copy_blocks, host_cache, swap_blocks
+from kvsim.kernels.block_copy import check_pairs, copy_blocks, host_cache, swap_blocks
 from kvsim.kernels.dense import (
     layer_gemms,
     mlp,
@@ -17,7 +18,11 @@ from kvsim.kernels.dense import (
 from kvsim.kernels.experts import mixture, mixture_reference, random_experts, route
 from kvsim.kernels.mla_decode import mla_decode, mla_reference
 from kvsim.kernels.paged_cache import gather_kv, make_cache, slots_of, write_kv
-from kvsim.kernels.prefill_attention import attention_reference, prefill_attention
+from kvsim.kernels.prefill_attention import (
+    attention_reference,
+    causal_mask,
+    prefill_attention,
+)
 from kvsim.kernels.shape import DecoderShape
 from kvsim.kernels.small_ops import rms_norm, rotate, sample
 
@@ -75,6 +80,22 @@ def test_prefill_attention(
     query = randn(rng, device, chunk, heads[0], 16)
     key, value = randn(rng, device, 2, chunk + past, heads[1], 16)
     close(prefill_attention(query, key, value), attention_reference(query, key, value))
+
+
+@pytest.mark.filterwarnings("ignore")  # what CUDA's kernels would need
+@pytest.mark.parametrize(("chunk", "past"), [(9, 30), (33, 1), (2, 100)])
+def test_the_bias_that_cuda_gets_is_the_mask(rng: torch.Generator, chunk: int, past: int) -> None:
+    bias = causal_mask(chunk, chunk + past, torch.device("cuda"))
+    mask = causal_mask(chunk, chunk + past, torch.device("cpu"))
+    query = torch.randn(1, 6, chunk, 16, generator=rng)
+    key, value = torch.randn(2, 1, 2, chunk + past, 16, generator=rng)
+    ours, theirs = (
+        functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=form, is_causal=False, enable_gqa=True
+        )
+        for form in (bias, mask)
+    )
+    close(ours, theirs)
 
 
 def test_no_token_attends_to_later_ones(rng: torch.Generator, device: torch.device) -> None:
@@ -142,7 +163,7 @@ def test_copy_on_write_copies_whole_blocks_in_all_layers(
         assert torch.equal(cache[5], old[2])
         assert torch.equal(cache[:4], old[:4])
     with pytest.raises(ValueError, match="both source and target"):
-        copy_blocks(caches, torch.tensor([[0, 4], [4, 5]], device=device))
+        check_pairs(torch.tensor([[0, 4], [4, 5]], device=device))
 
 
 def test_blocks_come_back_from_the_host_as_they_went(
