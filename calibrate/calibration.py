@@ -209,7 +209,7 @@ def plan_calibration(wish: Wish) -> Calibration:
         seed=wish.seed,
     )
     bench = KernelBench(buffers)
-    kernels = _kernels(device)
+    kernels = _kernels(device, buffers.dtype, shape.head_dim)
     points = [*grid(limits), *layouts(limits)]
     if device.type == "cuda":
         missing = flex_missing(flex(limits), bench, timer, device)
@@ -249,7 +249,7 @@ def raw_path(out: Path) -> Path:
     return out.with_name(out.name + ".points")
 
 
-def _kernels(device: torch.device) -> dict[str, str]:
+def _kernels(device: torch.device, dtype: torch.dtype, head_dim: int) -> dict[str, str]:
     import torch
 
     from kvsim.kernels.decode_attention import implementation
@@ -257,5 +257,5 @@ def _kernels(device: torch.device) -> dict[str, str]:
     return {
         "gemm": f"torch {torch.__version__} linear",
         "prefill": f"torch {torch.__version__} scaled_dot_product_attention, gathered past",
-        "decode": f"kvsim {implementation(device)}",
+        "decode": f"kvsim {implementation(device, dtype, head_dim)}",
     }

@@ -124,7 +124,7 @@ class LocalDecoder(StepDurations):
         for item in items:
             index = item.sequence.index
             blocks = [block.id for block in tables[index]]
-            table = torch.tensor(blocks, dtype=torch.int32, device=self._decoder.device)
+            table = torch.tensor(blocks, dtype=torch.int32)
             tokens = self.texts[index][item.past : item.past + item.num_tokens]
             batch.append(SequenceInput(tokens, item.past, table))
         return batch

@@ -202,7 +202,7 @@ def _warm_up(decoder: Decoder, prompt: torch.Tensor) -> None:
     from kvsim.kernels.decoder import SequenceInput
 
     blocks = len(prompt) // decoder.block_size + 1
-    table = torch.arange(blocks, dtype=torch.int32, device=decoder.device)
+    table = torch.arange(blocks, dtype=torch.int32)
     for chunk, past in ((prompt[:-1], 0), (prompt[-1:], len(prompt) - 1)):
         decoder.step([SequenceInput(chunk, past, table)])
 

@@ -2,21 +2,26 @@
 
 Three implementations of one function: Triton with the context split over programs (CUDA),
 FlashInfer instead where it is installed, and gather + SDPA (everywhere else).
-:func:`implementation` names the one that runs, for profiles.
+:func:`implementation` names the one that runs, for profiles. A step plans its attention once, on
+the host, and runs the plan in every layer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import Final, TypeAlias
 
 import torch
 from torch.nn import functional
 
 from kvsim.kernels.paged_cache import gather_kv
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+_FLASHINFER_DTYPES: Final = (torch.float16, torch.bfloat16)
+_FLASHINFER_DIMS: Final = (64, 128, 256)
+Planned: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Attention whose batch is settled: from a query and a layer's KV cache to its answer."""
 
 
 def decode_attention(
@@ -40,12 +45,38 @@ def decode_attention(
     -------
     [B, num_heads, head_dim], scaled by ``head_dim ** -0.5``.
     """
-    return _chosen(query.device)(query, kv_cache, block_tables, context_lens)
+    return plan_decode(query, kv_cache, block_tables, context_lens)(query, kv_cache)
 
 
-def implementation(device: torch.device) -> str:
-    """Which kernel :func:`decode_attention` runs on a device."""
-    return _chosen(device).__name__
+def plan_decode(
+    query: torch.Tensor,
+    kv_cache: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+) -> Planned:
+    """Settle the batch; arguments as :func:`decode_attention`.
+
+    ``query`` and ``kv_cache`` give shapes and dtypes; the plan holds for all that have the same.
+    """
+    kernel = implementation(query.device, query.dtype, query.shape[-1])
+    if kernel == "flashinfer_decode":
+        from kvsim.kernels.flashinfer_decode import plan_flashinfer  # noqa: PLC0415
+
+        return plan_flashinfer(query, kv_cache, block_tables, context_lens)
+    if kernel == "triton_split_k":
+        from kvsim.kernels.triton_decode import triton_split_k  # noqa: PLC0415
+
+        return partial(triton_split_k, block_tables=block_tables, context_lens=context_lens)
+    return partial(gather_and_sdpa, block_tables=block_tables, context_lens=context_lens)
+
+
+def implementation(device: torch.device, dtype: torch.dtype, head_dim: int) -> str:
+    """Which kernel :func:`decode_attention` runs, for queries of such a kind."""
+    if device.type != "cuda":
+        return "gather_and_sdpa"
+    if dtype in _FLASHINFER_DTYPES and head_dim in _FLASHINFER_DIMS and _is_installed("flashinfer"):
+        return "flashinfer_decode"
+    return "triton_split_k" if _is_installed("triton") else "gather_and_sdpa"
 
 
 def gather_and_sdpa(
@@ -76,13 +107,7 @@ def contiguous_decode(query: torch.Tensor, key: torch.Tensor, value: torch.Tenso
     return out.flatten(1, 2)
 
 
-def _chosen(device: torch.device) -> Callable[..., torch.Tensor]:
-    if device.type == "cuda" and find_spec("flashinfer") is not None:
-        from kvsim.kernels.flashinfer_decode import flashinfer_decode  # noqa: PLC0415
-
-        return flashinfer_decode
-    if device.type == "cuda" and find_spec("triton") is not None:
-        from kvsim.kernels.triton_decode import triton_split_k  # noqa: PLC0415
-
-        return triton_split_k
-    return gather_and_sdpa
+@cache
+def _is_installed(package: str) -> bool:
+    """Looked for once: searching the file system in every layer takes as long as a kernel."""
+    return find_spec(package) is not None

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from kvsim.kernels.dense import mlp, project, random_layer, random_weight
 from kvsim.kernels.experts import ExpertWeights, mixture, random_experts
-from kvsim.kernels.mixed_attention import mixed_attention
+from kvsim.kernels.mixed_attention import plan_attention
 from kvsim.kernels.paged_cache import make_cache, slots_of, write_kv
 from kvsim.kernels.prefill_attention import prefill_attention
 from kvsim.kernels.small_ops import rms_norm, rotate
@@ -22,6 +23,7 @@ from kvsim.kernels.small_ops import rms_norm, rotate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvsim.kernels.decode_attention import Planned
     from kvsim.kernels.dense import LayerWeights
     from kvsim.kernels.shape import DecoderShape
 
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 class SequenceInput:
     """One sequence's part in a step.
 
-    ``tokens``: the new ones, int64 ``[n]``; ``past``: tokens computed before; ``block_table``:
-    int32, blocks for ``past + n`` tokens at least.
+    ``tokens``: the new ones, int64 ``[n]`` on the device; ``past``: tokens computed before;
+    ``block_table``: int32 on the host, blocks for ``past + n`` tokens at least.
     """
 
     tokens: torch.Tensor
@@ -48,10 +50,10 @@ class StepInputs(NamedTuple):
     slots: torch.Tensor
     tables: torch.Tensor
     """int32, ``[B, longest]``, padded with 0."""
-    lengths: torch.Tensor
-    """Contexts after the step, int32, ``[B]``."""
     last: torch.Tensor
     """Place of each sequence's last token among the N."""
+    lengths: list[int]
+    """Contexts after the step."""
     counts: list[int]
     """Tokens of each sequence in the step."""
 
@@ -59,30 +61,25 @@ class StepInputs(NamedTuple):
 def step_inputs(
     batch: Sequence[SequenceInput], block_size: int, device: torch.device
 ) -> StepInputs:
-    """Put a step's inputs together: the host's part of a step."""
-    tokens = torch.cat([item.tokens for item in batch])
+    """Put a step's inputs together: the host's part of a step, then one copy of each."""
     counts = [len(item.tokens) for item in batch]
-    places = [
-        torch.arange(item.past, item.past + count, device=device)
-        for item, count in zip(batch, counts, strict=True)
-    ]
-    slots = torch.cat(
-        [
-            slots_of(item.block_table, place, block_size)
-            for item, place in zip(batch, places, strict=True)
-        ]
+    lengths = [item.past + count for item, count in zip(batch, counts, strict=True)]
+    tables = pad_sequence([item.block_table for item in batch], batch_first=True)
+    num_tokens = torch.tensor(counts)
+    ends = num_tokens.cumsum(0)
+    rows = torch.arange(len(batch)).repeat_interleave(num_tokens)
+    positions = torch.arange(len(rows)) + (torch.tensor(lengths) - ends)[rows]
+    places = rows * (tables.shape[1] * block_size) + positions
+    slots = slots_of(tables.flatten(), places, block_size)
+    return StepInputs(
+        tokens=torch.cat([item.tokens for item in batch]),
+        positions=positions.to(device),
+        slots=slots.to(device),
+        tables=tables.to(device),
+        last=(ends - 1).to(device),
+        lengths=lengths,
+        counts=counts,
     )
-    width = max(len(item.block_table) for item in batch)
-    tables = torch.zeros(len(batch), width, dtype=torch.int32, device=device)
-    for row, item in enumerate(batch):
-        tables[row, : len(item.block_table)] = item.block_table
-    lengths = torch.tensor(
-        [item.past + count for item, count in zip(batch, counts, strict=True)],
-        dtype=torch.int32,
-        device=device,
-    )
-    last = torch.tensor(counts, device=device).cumsum(0) - 1
-    return StepInputs(tokens, torch.cat(places), slots, tables, lengths, last, counts)
 
 
 class Decoder:
@@ -133,13 +130,13 @@ class Decoder:
         """One step: logits of each sequence's last token, ``[len(batch), vocab_size]``."""
         step = step_inputs(batch, self.block_size, self.device)
         x = self.embedding[step.tokens]
-        for number in range(self.shape.num_layers):
+        attend: Planned | None = None
+        for number, cache in enumerate(self.caches):
             query, key, value = self._qkv(x, number, step.positions)
-            write_kv(self.caches[number], key, value, step.slots)
-            attended = mixed_attention(
-                query, self.caches[number], step.tables, step.lengths, step.counts
-            )
-            x = self._after_attention(x, attended, number)
+            write_kv(cache, key, value, step.slots)
+            if attend is None:
+                attend = plan_attention(query, cache, step.tables, step.lengths, step.counts)
+            x = self._after_attention(x, attend(query, cache), number)
         return self._logits(x[step.last])
 
     @torch.inference_mode()

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 import torch
 
+if TYPE_CHECKING:
+    from kvsim.kernels.decode_attention import Planned
+
 _WORKSPACE_BYTES = 128 * 1024 * 1024
+_TENSOR_CORE_GROUP = 4
+"""Query heads of a KV head from which on its tensor-core kernel is the faster one."""
 
 
-def flashinfer_decode(
+def plan_flashinfer(
     query: torch.Tensor,
     kv_cache: torch.Tensor,
     block_tables: torch.Tensor,
     context_lens: torch.Tensor,
-) -> torch.Tensor:
-    """Decode attention; arguments as :func:`~kvsim.kernels.decode_attention.decode_attention`.
+) -> Planned:
+    """Plan once a step, as engines do: it reads the lengths on the host.
 
-    FlashInfer's plan is made anew at each call: it reads the lengths on the host, as engines do
-    once a step.
+    Arguments as :func:`~kvsim.kernels.decode_attention.plan_decode`.
     """
     import flashinfer  # noqa: PLC0415 - only where it is installed
 
@@ -28,8 +35,11 @@ def flashinfer_decode(
     columns = torch.arange(block_tables.shape[1], device=query.device)
     indices = block_tables[columns < pages.unsqueeze(-1)]
     last_page = (context_lens - (pages - 1) * block_size).to(torch.int32)
-    workspace = torch.empty(_WORKSPACE_BYTES, dtype=torch.uint8, device=query.device)
-    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD")
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+        _workspace(query.device),
+        "NHD",
+        use_tensor_cores=num_heads // num_kv_heads >= _TENSOR_CORE_GROUP,
+    )
     wrapper.plan(
         indptr,
         indices,
@@ -41,5 +51,11 @@ def flashinfer_decode(
         q_data_type=query.dtype,
         kv_data_type=kv_cache.dtype,
     )
-    result: torch.Tensor = wrapper.run(query, kv_cache)
-    return result
+    run: Planned = wrapper.run
+    return run
+
+
+@cache
+def _workspace(device: torch.device) -> torch.Tensor:
+    """Scratch of all plans, of which one runs at a time."""
+    return torch.empty(_WORKSPACE_BYTES, dtype=torch.uint8, device=device)

@@ -6,51 +6,70 @@ into one call pay differently (flash-attn 2: the decodes lose the packing of que
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
 
-from kvsim.kernels.decode_attention import decode_attention
+from kvsim.kernels.decode_attention import plan_decode
 from kvsim.kernels.paged_cache import gather_kv
 from kvsim.kernels.prefill_attention import prefill_attention
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvsim.kernels.decode_attention import Planned
 
-def mixed_attention(
+
+def plan_attention(
     query: torch.Tensor,
     kv_cache: torch.Tensor,
     block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
+    context_lens: Sequence[int],
     query_lens: Sequence[int],
-) -> torch.Tensor:
-    """Attend from the last ``query_lens[i]`` tokens of each sequence i.
+) -> Planned:
+    """Settle the batch of a step: attend from the last ``query_lens[i]`` tokens of sequence i.
+
+    All that needs the host is done here, once a step; the plan runs in every layer without waiting
+    for the device, so that a CUDA graph can hold it.
 
     Parameters
     ----------
     query : [N, num_heads, head_dim]
-        Sequences one after the other, N = sum of ``query_lens``.
-    kv_cache, block_tables, context_lens
+        Sequences one after the other, N = sum of ``query_lens``. It and the cache give shapes and
+        dtypes; the plan holds for all that have the same.
+    kv_cache, block_tables
         As :func:`~kvsim.kernels.decode_attention.decode_attention`, one row a sequence.
+    context_lens
+        Tokens of each sequence, the new ones included.
     query_lens
         Tokens of each sequence in the step; those with one are decodes.
     """
-    out = torch.empty_like(query)
-    starts = [0]
-    for count in query_lens:
-        starts.append(starts[-1] + count)
+    device = query.device
+    ends = list(accumulate(query_lens))
     decodes = [row for row, count in enumerate(query_lens) if count == 1]
+    chunks = [
+        (slice(ends[row] - count, ends[row]), block_tables[row], context_lens[row])
+        for row, count in enumerate(query_lens)
+        if count > 1
+    ]
     if decodes:
-        rows = torch.tensor(decodes, device=query.device)
-        places = torch.tensor([starts[row] for row in decodes], device=query.device)
-        out[places] = decode_attention(
-            query[places], kv_cache, block_tables[rows], context_lens[rows]
+        places = torch.tensor([ends[row] - 1 for row in decodes], device=device)
+        lengths = torch.tensor(
+            [context_lens[row] for row in decodes], dtype=torch.int32, device=device
         )
-    chunks = [row for row, count in enumerate(query_lens) if count > 1]
-    lengths = context_lens.tolist() if chunks else []
-    for row in chunks:
-        key, value = gather_kv(kv_cache, block_tables[row], lengths[row])
-        part = slice(starts[row], starts[row + 1])
-        out[part] = prefill_attention(query[part], key.to(query.dtype), value.to(query.dtype))
-    return out
+        tables = block_tables[torch.tensor(decodes, device=device)]
+        decode = plan_decode(query[places], kv_cache, tables, lengths)
+        if not chunks:
+            return decode
+
+    def attend(query: torch.Tensor, kv_cache: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(query)
+        if decodes:
+            out[places] = decode(query[places], kv_cache)
+        for part, table, length in chunks:
+            key, value = gather_kv(kv_cache, table, length)
+            out[part] = prefill_attention(query[part], key.to(query.dtype), value.to(query.dtype))
+        return out
+
+    return attend

@@ -61,8 +61,6 @@ class KernelBench:
         """See :class:`Bench`."""
         return anchor_workload(self.device, self._buffers.dtype)
 
-    # ---- blocks ----------------------------------------------------------------------------
-
     def _layer(self, tokens: int) -> Workload:
         """All of a layer but attention, in the order of a step."""
         from kvsim.kernels.dense import LayerWeights, mlp, project
@@ -70,10 +68,8 @@ class KernelBench:
 
         shape = self.shape
         width = shape.num_heads * shape.head_dim
-        x, attended = (
-            self._buffers.filled(tokens, shape.hidden_size),
-            self._buffers.filled(tokens, width),
-        )
+        x = self._buffers.filled(tokens, shape.hidden_size)
+        attended = self._buffers.filled(tokens, width)
         norm, write = self._buffers.norm(), self._rotate_and_write(tokens)
 
         def call(weights: LayerWeights) -> torch.Tensor:
@@ -169,7 +165,7 @@ class KernelBench:
     def _paged_decode(self, block_size: int, batch: int, context: int) -> Workload:
         import torch
 
-        from kvsim.kernels.decode_attention import decode_attention, implementation
+        from kvsim.kernels.decode_attention import plan_decode
 
         blocks = -(-context // block_size)
         call_bytes = self._buffers.kv_bytes(batch * context)
@@ -178,9 +174,9 @@ class KernelBench:
         tables = self._buffers.tables(count * batch, blocks).view(count, batch, blocks)
         query = self._buffers.filled(batch, self.shape.num_heads, self.shape.head_dim)
         lengths = torch.full((batch,), context, dtype=torch.int32, device=self.device)
-        calls = [partial(decode_attention, query, cache, table, lengths) for table in tables]
-        graph = implementation(self.device) == "triton_split_k"
-        return self._buffers.rotated(calls, call_bytes, capturable=graph)
+        plans = [plan_decode(query, cache, table, lengths) for table in tables]
+        calls = [partial(plan, query, cache) for plan in plans]
+        return self._buffers.rotated(calls, call_bytes, capturable=self._decodes_in_graphs())
 
     def _prefill(self, chunk: int, past: int) -> Workload:
         return self._attention([chunk], [past + chunk])
@@ -189,10 +185,10 @@ class KernelBench:
         return self._attention([chunk, *[1] * decodes], [past + chunk, *[context] * decodes])
 
     def _attention(self, query_lens: list[int], context_lens: list[int]) -> Workload:
-        """Attention of chunks and decodes over the paged cache, as a step runs it."""
+        """Attention of chunks and decodes over the paged cache, as each layer of a step runs it."""
         import torch
 
-        from kvsim.kernels.mixed_attention import mixed_attention
+        from kvsim.kernels.mixed_attention import plan_attention
 
         rows, longest = len(query_lens), max(context_lens)
         blocks = -(-longest // self.block_size)
@@ -201,7 +197,6 @@ class KernelBench:
         counts = torch.tensor([-(-length // self.block_size) for length in context_lens])
         cache = self._buffers.cache(count * int(counts.sum()))
         pool = self._buffers.permutation(cache.shape[0])
-        lengths = torch.tensor(context_lens, dtype=torch.int32, device=self.device)
         query = self._buffers.filled(sum(query_lens), self.shape.num_heads, self.shape.head_dim)
         calls = []
         start = 0
@@ -211,8 +206,17 @@ class KernelBench:
                 table[row, :held] = pool[start : start + held]
                 start += held
             on_device = table.to(self.device)
-            calls.append(partial(mixed_attention, query, cache, on_device, lengths, query_lens))
-        return self._buffers.rotated(calls, call_bytes)
+            plan = plan_attention(query, cache, on_device, context_lens, query_lens)
+            calls.append(partial(plan, query, cache))
+        graph = 1 not in query_lens or self._decodes_in_graphs()
+        return self._buffers.rotated(calls, call_bytes, capturable=graph)
+
+    def _decodes_in_graphs(self) -> bool:
+        """Whether decode attention runs without the host; gathering reads lengths there."""
+        from kvsim.kernels.decode_attention import implementation
+
+        kernel = implementation(self.device, self._buffers.dtype, self.shape.head_dim)
+        return kernel != "gather_and_sdpa"
 
     def _head(self, batch: int) -> Workload:
         from kvsim.kernels.dense import project
@@ -238,7 +242,7 @@ class KernelBench:
         from kvsim.kernels.decoder import SequenceInput, step_inputs
 
         blocks = -(-context // self.block_size)
-        tables = self._buffers.tables(requests, blocks)
+        tables = self._buffers.permutation(requests * blocks).view(requests, blocks)
         token = torch.zeros(1, dtype=torch.int64, device=self.device)
         batch = [SequenceInput(token, context - 1, table) for table in tables]
         call = partial(step_inputs, batch, self.block_size, self.device)

@@ -64,7 +64,7 @@ class DecoderLab:
 
         decoder = self._decoder
         blocks = -(-context // decoder.block_size)
-        tables = self._pool[: batch * blocks].view(batch, blocks).to(decoder.device)
+        tables = self._pool[: batch * blocks].view(batch, blocks)
         items = [SequenceInput(self._text(1), context - 1, table) for table in tables]
         return partial(decoder.step, items)
 

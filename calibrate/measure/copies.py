@@ -25,7 +25,7 @@ def copy_workload(buffers: Buffers, blocks: int, contiguous: int) -> Workload:
     cache = buffers.cache(2 * blocks * count)
     pairs = buffers.permutation(2 * blocks * count).long().view(count, blocks, 2)
     calls = [partial(copy_blocks, [cache], pair.to(buffers.device)) for pair in pairs]
-    return buffers.rotated(calls, call_bytes)
+    return buffers.rotated(calls, call_bytes, capturable=True)
 
 
 def swap_workload(buffers: Buffers, blocks: int, contiguous: int, *, to_host: bool) -> Workload:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import pairwise
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
 
+from kvsim.kernels import decode_attention as module
 from kvsim.kernels.decode_attention import contiguous_decode, decode_attention, implementation
+from kvsim.kernels.flashinfer_decode import plan_flashinfer
 from kvsim.kernels.flex_decode import flex_decode
-from kvsim.kernels.mixed_attention import mixed_attention
+from kvsim.kernels.mixed_attention import plan_attention
 from kvsim.kernels.paged_cache import gather_kv, make_cache, slots_of, write_kv
 from kvsim.kernels.prefill_attention import attention_reference
 
@@ -118,7 +123,8 @@ def test_chunks_beside_decodes(
     counts, lengths = [1, 20, 1, 67], [130, 33, 16, 67]
     batch = make_paged(rng, lengths, dtype=dtype, device=device, **shape)
     query = torch.randn(sum(counts), *batch.query.shape[1:], generator=rng).to(batch.query)
-    ours = mixed_attention(query, batch.cache, batch.tables, batch.lengths, counts)
+    attend = plan_attention(query, batch.cache, batch.tables, lengths, counts)
+    ours = attend(query, batch.cache)
     rows = [
         attention_reference(chunk, key, value)
         for chunk, key, value in zip(
@@ -141,6 +147,52 @@ def test_the_triton_kernel_in_the_interpreter(
         batch = make_paged(rng, [1, 131, 64], block_size=16, dtype=dtype, **shape)
         ours = triton_split_k(batch.query, batch.cache, batch.tables, batch.lengths, num_splits)
         assert_close(ours, expected(batch), dtype)
+
+
+class FakeFlashInfer:
+    """The paged layout as FlashInfer documents it: row i has ``indptr[i]:indptr[i + 1]``."""
+
+    def __init__(self, workspace: torch.Tensor, layout: str, *, use_tensor_cores: bool) -> None:
+        assert layout == "NHD"
+        assert workspace.numel() >= 1 << 27
+        self.use_tensor_cores = use_tensor_cores
+
+    def plan(self, indptr: torch.Tensor, indices: torch.Tensor, last_page: torch.Tensor,
+             num_heads: int, num_kv_heads: int, head_dim: int, page_size: int,
+             *, q_data_type: torch.dtype, kv_data_type: torch.dtype) -> None:  # fmt: skip
+        self.pages = [indices[start:end] for start, end in pairwise(indptr.tolist())]
+        self.lengths = (indptr.diff() - 1) * page_size + last_page
+        self.planned = (num_heads, num_kv_heads, head_dim, page_size, q_data_type, kv_data_type)
+        assert self.use_tensor_cores == (num_heads >= 4 * num_kv_heads)
+
+    def run(self, query: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        size, kv_heads = cache.shape[2:4]
+        shape = (*query.shape[1:2], kv_heads, query.shape[2], size)
+        assert (*shape, query.dtype, cache.dtype) == self.planned
+        rows = []
+        for row, (pages, length) in enumerate(zip(self.pages, self.lengths, strict=True)):
+            key, value = cache[pages.long()].transpose(0, 1).flatten(1, 2)[:, :length]
+            rows.append(attention_reference(query[row : row + 1], key, value).to(query.dtype))
+        return torch.cat(rows)
+
+
+@pytest.mark.parametrize("block_size", [1, 5, 16])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())))
+def test_flashinfer_is_planned_once_for_all_layers(
+    rng: torch.Generator, monkeypatch: pytest.MonkeyPatch, shape: dict[str, Any], block_size: int
+) -> None:
+    fake = ModuleType("flashinfer")
+    fake.BatchDecodeWithPagedKVCacheWrapper = FakeFlashInfer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "flashinfer", fake)
+    batch = make_paged(rng, [1, 30, 16, 67], block_size=block_size, **shape)
+    plan = plan_flashinfer(batch.query, batch.cache, batch.tables, batch.lengths)
+    assert_close(plan(batch.query, batch.cache), expected(batch), torch.float32)
+    other = batch.cache * 2 - 1
+    rows = [
+        attention_reference(batch.query[row : row + 1], 2 * key - 1, 2 * value - 1)
+        for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True))
+    ]
+    assert_close(plan(batch.query, other), torch.cat(rows), torch.float32)
 
 
 def test_contiguous_attention_is_the_same(rng: torch.Generator, device: torch.device) -> None:
@@ -185,11 +237,24 @@ def check_fp8(kernel: Callable[..., torch.Tensor], batch: Paged) -> None:
     assert not torch.allclose(ours, expected(batch).to(ours.dtype), atol=1e-5)
 
 
-def test_the_implementation_is_named() -> None:
-    assert implementation(torch.device("cpu")) == "gather_and_sdpa"
+def test_the_implementation_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = torch.float16
+    assert implementation(CPU, half, 128) == "gather_and_sdpa"
+    cuda = torch.device("cuda")
+    for installed, kernel in {
+        ("flashinfer", "triton"): "flashinfer_decode",
+        ("triton",): "triton_split_k",
+        (): "gather_and_sdpa",
+    }.items():
+        monkeypatch.setattr(module, "_is_installed", lambda name, found=installed: name in found)
+        assert implementation(cuda, half, 128) == kernel
+        other = {"flashinfer_decode": "triton_split_k"}.get(kernel, kernel)
+        assert implementation(cuda, torch.float32, 128) == other, "FlashInfer has no float32"
+        assert implementation(cuda, half, 80) == other
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu_a_kernel_of_its_own_runs() -> None:
-    assert implementation(torch.device("cuda")) in {"triton_split_k", "flashinfer_decode"}
+    kernel = implementation(torch.device("cuda"), torch.bfloat16, 128)
+    assert kernel in {"triton_split_k", "flashinfer_decode"}

@@ -31,7 +31,7 @@ def test_chunks_and_decodes_in_one_step_give_the_naive_logits(
     """Three sequences of different pace: whole prompt, chunks, decodes beside them."""
     decoder = poisoned(SHAPES[name], device)
     texts = [torch.randint(0, 211, (20,), generator=rng).to(device) for _ in range(3)]
-    order = torch.randperm(40, generator=rng).to(torch.int32).to(device)
+    order = torch.randperm(40, generator=rng).to(torch.int32)
     tables = [order[10 * row : 10 * row + 5] for row in range(3)]
     done = [0, 0, 0]
     for step in ([7, 3, 0], [1, 5, 0], [1, 1, 11], [1, 1, 1], [4, 1, 2]):
@@ -52,8 +52,8 @@ def test_chunks_and_decodes_in_one_step_give_the_naive_logits(
 def test_a_shared_block_serves_two_sequences(rng: torch.Generator, device: torch.device) -> None:
     decoder = poisoned(DENSE, device)
     text = torch.randint(0, 211, (BLOCK_SIZE + 2,), generator=rng).to(device)
-    first = torch.tensor([3, 8], dtype=torch.int32, device=device)
-    second = torch.tensor([3, 9], dtype=torch.int32, device=device)
+    first = torch.tensor([3, 8], dtype=torch.int32)
+    second = torch.tensor([3, 9], dtype=torch.int32)
     decoder.step([SequenceInput(text, 0, first)])
     other = torch.cat((text[:BLOCK_SIZE], text[-1:] * 0 + 5))
     logits = decoder.step([SequenceInput(other[BLOCK_SIZE:], BLOCK_SIZE, second)])
@@ -64,9 +64,9 @@ def test_a_wrong_block_table_gives_other_logits(rng: torch.Generator, device: to
     """Guard of the guards: the cache is what is read."""
     decoder = poisoned(DENSE, device)
     text = torch.randint(0, 211, (9,), generator=rng).to(device)
-    table = torch.tensor([1, 2, 3], dtype=torch.int32, device=device)
+    table = torch.tensor([1, 2, 3], dtype=torch.int32)
     decoder.step([SequenceInput(text[:8], 0, table)])
-    wrong = torch.tensor([1, 1, 3], dtype=torch.int32, device=device)
+    wrong = torch.tensor([1, 1, 3], dtype=torch.int32)
     logits = decoder.step([SequenceInput(text[8:], 8, wrong)])
     assert not torch.allclose(logits[0], decoder.naive_logits(text), atol=1e-3)
 

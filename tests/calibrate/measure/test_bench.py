@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,7 @@ from kvsim.calibrate.measure.device import facts_of, find_device
 from kvsim.calibrate.measure.flex_probe import flex_missing
 from kvsim.calibrate.measure.points import Limits, Point, copies, flex, grid, hold_outs, layouts
 from kvsim.calibrate.measure.timing import HostTimer, Workload, timer_of
+from kvsim.kernels import decode_attention
 from kvsim.kernels.shape import DecoderShape
 
 if TYPE_CHECKING:
@@ -46,6 +49,27 @@ def test_every_point_can_be_called(bench: KernelBench, point: Point) -> None:
     if point.block not in ("small", "host", "to_host", "from_host"):
         full = len(workload.calls) == 128
         assert workload.rotated_bytes >= 2 * 100_000 or full
+
+
+CAPTURED = ("layer", "small", "decode", "prefill", "mixed", "head", "layout", "copy")
+
+
+@pytest.mark.parametrize(
+    "point", [point for point in POINTS if point.block in CAPTURED], ids=lambda point: point.key
+)
+def test_what_a_graph_shall_hold_never_asks_the_device_for_a_number(
+    point: Point, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On torch's device without numbers, reading one on the host is an error."""
+    monkeypatch.setattr(decode_attention, "implementation", lambda *_: "triton_split_k")
+    fake = ModuleType("kvsim.kernels.triton_decode")
+    fake.triton_split_k = lambda query, *_, **__: torch.empty_like(query)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    meta = torch.device("meta")
+    buffers = Buffers(SHAPE, device=meta, dtype="fp32", block_size=16, cache_bytes=100_000)
+    workload = KernelBench(buffers).workload(point)
+    assert workload.capturable
+    workload.calls[-1]()
 
 
 def test_calls_read_different_buffers(bench: KernelBench) -> None:
