@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import numpy as np
 
+from kvsim.traces.final_path import final_path
 from kvsim.traces.own_format import ENDS_BY, METADATA_KEY, TEXTS, Metadata
 from kvsim.traces.readers.base import CSV_METADATA_MARK
 from kvsim.traces.trace import TraceError
@@ -66,11 +67,15 @@ def write_trace(trace: Trace, path: str | Path) -> None:
         )
     if not len(trace):
         raise TraceError(f"{path}: the trace holds no requests, so nothing was written")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        final = final_path(path)
+    except OSError as error:
+        raise TraceError(error.strerror) from None
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file, _packed(file, packing) as stream:
             _WRITERS[form](trace, stream)
-        temporary.replace(path)
+        temporary.replace(final)
     except OSError as error:
         raise TraceError(f"{path}: cannot be written: {error.strerror or error}") from error
     except UnicodeEncodeError as error:

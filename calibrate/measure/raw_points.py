@@ -10,7 +10,6 @@ that goes on after Ctrl-C, never sees half of it.
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.measure.points import FIT, HOLD_OUT, Point
@@ -58,10 +57,11 @@ class RawPoints:
         self.save()
 
     def save(self) -> None:
-        """Write the file, whole or not at all."""
-        beside = self.path.with_name(self.path.name + ".part")
+        """Write the file, whole or not at all; a link stays one."""
+        final = self.path.resolve()
+        beside = final.with_name(final.name + ".part")
         beside.write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
-        os.replace(beside, self.path)  # noqa: PTH105 - Path.replace is the same, named less well
+        beside.replace(final)
 
     def to_json(self) -> dict[str, Any]:
         """Content of the file."""
