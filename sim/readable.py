@@ -38,6 +38,17 @@ def number(value: object, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
+def percent(share: float, *limits: float, digits: int = 1) -> str:
+    """Percents of a share; one above a limit is rounded up where it would be shown as the limit.
+
+    So ``10.1 %`` may stand for 10.00001, but nothing is told to be over 10 % that reads ``10.0 %``.
+    """
+    shown = round(100 * share, digits)
+    if any(share > limit and shown <= round(100 * limit, digits) for limit in limits):
+        shown = round(shown + 10.0**-digits, digits)
+    return f"{shown:.{digits}f} %"
+
+
 def seconds(value: object) -> str:
     """Readable duration of seconds: ``350 us``, ``12.3 ms``, ``4.56 s``, ``1,234 s``."""
     if value is None:

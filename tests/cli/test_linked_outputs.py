@@ -79,7 +79,7 @@ def test_a_link_into_no_folder_is_told_before_any_work(tmp_path: Path) -> None:
     link = tmp_path / "a.html"
     link.symlink_to(tmp_path / "absent" / "a.html")
     for check in (check_output, lambda path: write_page([], path)):
-        with pytest.raises(ValueError, match="there is no folder .*absent"):
+        with pytest.raises(ValueError, match=r"there is no folder .*absent"):
             check(link)
 
 
