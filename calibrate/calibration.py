@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.decoder_shape import decoder_shape
@@ -226,6 +226,7 @@ def plan_calibration(wish: Wish) -> Calibration:
         "rotated": f"beyond {ROTATE_BEYOND} x the last-level cache",
         "timer": timer.name,
         "points": len(points),
+        "limits": asdict(limits),
         "seed": wish.seed,
         "kernels": kernels,
         "device": facts.to_json(),
