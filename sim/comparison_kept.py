@@ -68,7 +68,7 @@ class KeptRuns(Mapping[str, Run]):
 
     def __getitem__(self, name: str) -> Run:
         """Read a run; KeyError for a name of none, ValueError where its file is not there."""
-        if name not in self._by_name:
+        if not isinstance(name, str) or name not in self._by_name:
             raise UnknownRunError(
                 f"no run is called {name!r}; there are {', '.join(map(repr, self))}"
             )
