@@ -11,7 +11,8 @@ import difflib
 import itertools
 import json
 from importlib import resources
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from kvsim.sim import profile as terms
 from kvsim.sim.json_values import (
@@ -26,9 +27,7 @@ from kvsim.sim.json_values import (
 )
 from kvsim.sim.measured_points import read_measurement
 from kvsim.sim.profile import HoldOut, MeasuredRanges, Profile, TokenTerm
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from kvsim.traces.arguments import check_path
 
 FORMAT = "kvsim-profile/1"
 _OPTIONAL: dict[str, object] = {
@@ -65,10 +64,11 @@ def load_bundled_profile(name: str) -> Profile:
     return parse_profile(file.read_text(encoding="utf-8"), f"profile {name}")
 
 
-def load_profile(path: Path) -> Profile:
+def load_profile(path: str | Path) -> Profile:
     """Profile from a file. Raises ``ValueError`` with the file and the key at fault."""
+    check_path("path of a profile", path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"profile {path}: cannot be read ({error})") from None
     return parse_profile(text, f"profile {path}")

@@ -7,7 +7,7 @@ Else Python would tell where inside a wrong one broke something, if it broke any
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,18 +15,36 @@ if TYPE_CHECKING:
     from types import UnionType
 
 
-def is_whole(value: object, least: int | None = None) -> bool:
-    """Whether a value is a whole number, from ``least`` on."""
+MOST: Final = 2**31 - 1
+"""Of counts that are multiplied: the product stays within 64 bits."""
+
+
+def is_whole(value: object, least: int | None = None, most: int | None = None) -> bool:
+    """Whether a value is a whole number, from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         return False
-    return least is None or bool(value >= least)
+    return not (least is not None and value < least) and not (most is not None and value > most)
 
 
-def check_whole(name: str, value: object, least: int | None = None, more: str = "") -> None:
-    """Refuse what is no whole number from ``least`` on; ``more`` names what else is allowed."""
-    if not is_whole(value, least):
+def check_whole(
+    name: str,
+    value: object,
+    least: int | None = None,
+    more: str = "",
+    *,
+    most: int | None = None,
+) -> None:
+    """Refuse what is no whole number within bounds; ``more`` names what else is allowed."""
+    if not is_whole(value, least, most):
         start = "" if least is None else f" from {least}"
-        raise wrong(name, value, f"a whole number{start}{more}")
+        end = "" if most is None else f" up to {most:,}"
+        raise wrong(name, value, f"a whole number{start}{end}{more}")
+
+
+def check_number(name: str, value: object) -> None:
+    """Refuse what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise wrong(name, value, "a number")
 
 
 def check_flags(**flags: object) -> None:

@@ -200,3 +200,9 @@ def test_what_is_no_profile_at_all(text: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         load_profile(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, 1.5, b"x"])
+def test_what_is_no_name_is_told(odd: Any) -> None:
+    with pytest.raises(ValueError, match=r"path of a profile is .*; it must be "):
+        load_profile(odd)
