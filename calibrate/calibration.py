@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.decoder_shape import decoder_shape
@@ -28,6 +28,8 @@ from kvsim.calibrate.measure.timing import TimingRule, timer_of
 from kvsim.calibrate.measured_profile import measured_profile
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import load_model
+from kvsim.sim.quantities import LARGEST
+from kvsim.traces.arguments import MOST, check_flags, check_number, check_text, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,22 +183,24 @@ def plan_calibration(wish: Wish) -> Calibration:
     Raises ``ValueError`` for a device that is not there, a model that is not measured, a dtype
     that is none.
     """
+    _check(wish)
     device = find_device(wish.device)
     keep_heap()
     facts = facts_of(device)
-    model = load_model(wish.model or DEFAULT_MODELS[device.type])
+    model = load_model(DEFAULT_MODELS[device.type] if wish.model is None else wish.model)
     shape = decoder_shape(model, wish.tp)
-    dtype = wish.dtype or default_dtype(device)
+    dtype = default_dtype(device) if wish.dtype is None else wish.dtype
     if dtype not in DTYPES:
         raise ValueError(f"--dtype {dtype!r} is not measured; choices: {', '.join(DTYPES)}")
     if wish.block_size < 1:
         raise ValueError(f"--block-size is {wish.block_size}; it must be at least 1")
     token_bytes = shape.kv_bytes_per_token(ELEMENT_BYTES[dtype])
     fits = facts.total_bytes // _KV_SHARE // token_bytes
+    context, tokens = wish.max_context, wish.max_step_tokens
     limits = Limits(
         max_batch=wish.max_batch,
-        max_context=min(wish.max_context or _MOST_CONTEXT, model.max_position, fits),
-        max_step_tokens=wish.max_step_tokens or DEFAULT_STEP_TOKENS[device.type],
+        max_context=min(_MOST_CONTEXT if context is None else context, model.max_position, fits),
+        max_step_tokens=DEFAULT_STEP_TOKENS[device.type] if tokens is None else tokens,
         max_total_context=min(_MOST_TOTAL_CONTEXT, fits),
     )
     timer = timer_of(device)
@@ -226,6 +230,7 @@ def plan_calibration(wish: Wish) -> Calibration:
         "rotated": f"beyond {ROTATE_BEYOND} x the last-level cache",
         "timer": timer.name,
         "points": len(points),
+        "limits": asdict(limits),
         "seed": wish.seed,
         "kernels": kernels,
         "device": facts.to_json(),
@@ -242,6 +247,24 @@ def plan_calibration(wish: Wish) -> Calibration:
         timer=timer,
         rules=Rules(timing, anchor_rule(device, wish.max_drift)),
     )
+
+
+def _check(wish: Wish) -> None:
+    """Refuse wishes of wrong kinds; whether they can be met is told later."""
+    check_text("--device", wish.device, "cpu")
+    for name, example in (("model", "llama-3.1-8b"), ("dtype", "bf16")):
+        if getattr(wish, name) is not None:
+            check_text(f"--{name}", getattr(wish, name), example)
+    check_flags(quick=wish.quick)
+    check_whole("--tp", wish.tp)
+    check_whole("--seed", wish.seed, 0, most=LARGEST)
+    check_whole("--block-size", wish.block_size, most=MOST)
+    check_whole("--max-batch", wish.max_batch, most=MOST)
+    for name in ("max_context", "max_step_tokens"):
+        if getattr(wish, name) is not None:
+            check_whole(f"--{name.replace('_', '-')}", getattr(wish, name), most=MOST)
+    if wish.max_drift is not None:
+        check_number("--max-drift", wish.max_drift)
 
 
 def raw_path(out: Path) -> Path:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.calibrate.gates import gate_of
 from kvsim.sim.profile import WARN_MEDIAN
+from kvsim.sim.readable import percent
 
 if TYPE_CHECKING:
     from kvsim.sim.profile import Profile
@@ -30,11 +31,13 @@ def error_rows(profile: Profile) -> list[ErrorRow]:
     rows = []
     for block, found in profile.hold_out.items():
         gate, verdict = gate_of(block, profile.hardware), []
+        medians, p90s = [WARN_MEDIAN], []
         if gate is not None:
+            medians, p90s = [WARN_MEDIAN, gate.median], [gate.p90]
             verdict.append(f"{100 * gate.median:.0f}/{100 * gate.p90:.0f} %")
             verdict.append("passed" if gate.passed(found) else "MISSED")
         if found.median > WARN_MEDIAN:
             verdict.append(f"warning: above {100 * WARN_MEDIAN:.0f} %")
-        median, p90 = (f"{100 * error:.1f} %" for error in (found.median, found.p90))
+        median, p90 = percent(found.median, *medians), percent(found.p90, *p90s)
         rows.append(ErrorRow(block, median, p90, f"{found.points:,}", " ".join(verdict)))
     return rows

@@ -17,6 +17,7 @@ from kvsim.calibrate.profile_output import write_profile
 from kvsim.calibrate.sources import read_measurements
 from kvsim.calibrate.sources.request import ReadRequest
 from kvsim.sim.models import load_model
+from kvsim.sim.readable import percent
 
 if TYPE_CHECKING:
     from kvsim.calibrate.measurements import Measurements
@@ -90,8 +91,12 @@ def error_rows(profiles: list[Profile]) -> list[str]:
             if found is None:
                 cells.append("-")
                 continue
-            missed = " !" if gate is not None and not gate.passed(found) else ""
-            cells.append(f"{100 * found.median:.1f}/{100 * found.p90:.1f}{missed}")
+            if gate is None:
+                cells.append(f"{100 * found.median:.1f}/{100 * found.p90:.1f}")
+                continue
+            median, p90 = percent(found.median, gate.median), percent(found.p90, gate.p90)
+            missed = "" if gate.passed(found) else " !"
+            cells.append(f"{median}/{p90}{missed}".replace(" %", ""))
         lines.append(f"| `{profile.name}` | " + " | ".join(cells) + " |")
     return lines
 

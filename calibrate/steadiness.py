@@ -22,8 +22,8 @@ def steadiness(measurement: Mapping[str, Any]) -> str:
     timings = [point_of(row)[1] for row in measurement["points"]]
     lost = sum(timing.discarded for timing in timings)
     taken = lost + sum(len(timing.times_us) for timing in timings)
-    anchors_us = [timing.anchor_us for timing in timings]
-    moved = 100 * (max(anchors_us) / min(anchors_us) - 1)
+    anchors_us = [timing.anchor_us for timing in timings if timing.anchor_us]
+    moved = 100 * (max(anchors_us) / min(anchors_us) - 1) if anchors_us else 0.0
     clock = f"from point to point the clock moved by {moved:.0f} %"
     if not lost:
         return f"none of {taken:,} repeats was taken again; {clock}"

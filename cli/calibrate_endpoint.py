@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.colour import harmless
+
 if TYPE_CHECKING:
     import argparse
 
@@ -81,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     client = EndpointClient(url, model=arguments.model, seed=arguments.seed)
     with Progress("points") as progress:
         fit = measure_endpoint(client.send, design, progress)
-    print("\n".join(_lines(fit)))
+    print(harmless("\n".join(_lines(fit))))
     if arguments.out is not None:
         write_whole(_document(fit, url, client.model), Path(arguments.out))
         print(f"terms written to {arguments.out}")

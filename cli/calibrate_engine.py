@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.colour import harmless
+
 if TYPE_CHECKING:
     import argparse
 
@@ -81,7 +83,7 @@ def _step_form(
     loads = loads_of(measured)
     first, second = loads.halves()
     tried, form = fit_steps(first), fit_steps(loads, measured.steps)
-    print("\n".join(_lines(measured, form, loads, hold_out(tried, second))))
+    print(harmless("\n".join(_lines(measured, form, loads, hold_out(tried, second)))))
     if arguments.out is None:
         return None
     base = reference_profile(str(names["model"]), str(names["hardware"]))
@@ -162,7 +164,7 @@ def _overhead(
     if measured.steps:
         base_us, request_us = overhead_of_steps(measured.steps, setup.cost)
         print(f"o0 {base_us:.1f} us a step, o1 {request_us:.2f} us a request")
-        print(f"fitted to {len(measured.steps)} steps beside {setup.cost.name}")
+        print(harmless(f"fitted to {len(measured.steps)} steps beside {setup.cost.name}"))
         return replace(profile, host=HostTerm(base_us, request_us))
     if not measured.engine:
         raise ValueError(
@@ -174,7 +176,7 @@ def _overhead(
     base_us = overhead_by_replay(measured, trace, setup.config, setup.cost)
     print(f"o0 {base_us:.0f} us a step that nothing hides; o1 is not told apart")
     print(f"the replay of {counted(len(measured), 'request')} then has the measured mean TPOT")
-    print(f"beside {setup.cost.name}")
+    print(harmless(f"beside {setup.cost.name}"))
     head = profile.head.later(base_us)
     note = f"head holds {base_us:.0f} us a step of overhead fitted to {measured.name}"
     return replace(profile, host=HostTerm(0.0), head=head, assumed=(*profile.assumed, note))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.calibrate.sources import SOURCES
+from kvsim.cli.colour import harmless
 from kvsim.cli.completion import FILES
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     measurements = read_measurements(arguments.format, request)
     name = arguments.name or f"{measurements.hardware}-{model.name}"
     calibration = fit_profile(measurements, name)
-    print("\n".join(fit_lines(calibration)))
+    print(harmless("\n".join(fit_lines(calibration))))
     if arguments.out is not None:
         write_profile(calibration.profile, arguments.out)
         print(f"\nwritten to {arguments.out}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.colour import harmless
 from kvsim.cli.completion import MODELS
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"{out} exists: remove it, or give another --out")
     calibration = plan_calibration(wish_of(arguments))
     if arguments.dry_run:
-        print("\n".join(plan_lines(calibration, calibration.rates())))
+        print(harmless("\n".join(plan_lines(calibration, calibration.rates()))))
         return 0
     if raw_path(out).exists():
         print(f"note: goes on with the points in {raw_path(out)}", file=sys.stderr)
@@ -92,8 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     write_profile(profile, out)
     raw_path(out).unlink()
-    print("\n".join(profile_lines(profile, terms, calibration.shape)))
-    print("\n".join(_use_lines(out, calibration, arguments.model)))
+    print(harmless("\n".join(profile_lines(profile, terms, calibration.shape))))
+    print(harmless("\n".join(_use_lines(out, calibration, arguments.model))))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsim.cli.colour import harmless
 from kvsim.cli.completion import FILES
 
 if TYPE_CHECKING:
@@ -44,5 +45,5 @@ def run(arguments: argparse.Namespace) -> int:
     profile = load_profile(path)
     out = Path(arguments.out) if arguments.out else path.with_suffix(".html")
     write_page(profile_page(profile), out)
-    print("\n".join([*error_lines(profile), "", f"page: {out}"]))
+    print(harmless("\n".join([*error_lines(profile), "", f"page: {out}"])))
     return 0

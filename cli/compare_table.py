@@ -16,7 +16,7 @@ from kvsim.sim.comparison_lines import (
 )
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.readable import number, seconds
-from kvsim.traces.columns import closed, spread
+from kvsim.traces.columns import closed, cut, spread
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _block(headings: Sequence[list[str]], width: int) -> list[str]:
     lines = []
     for level in range(depth):
         cells = ((heading[level] if level < len(heading) else "") for heading in headings)
-        lines.append(" " * _LABEL + "".join(f"{_cut(cell, width - 1):>{width}}" for cell in cells))
+        lines.append(" " * _LABEL + "".join(f"{cut(cell, width - 1):>{width}}" for cell in cells))
     return [closed(line.rstrip()) for line in lines]
 
 
@@ -111,10 +111,6 @@ def _heading(name: str) -> list[str]:
 
 def _short(name: str) -> str:
     return " ".join(_heading(name)).replace("= ", "=")
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _difference(difference: dict[str, Any]) -> str:

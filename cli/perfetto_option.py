@@ -68,18 +68,20 @@ def perfetto_file(arguments: argparse.Namespace, folder: Path) -> PerfettoFile |
 
 
 def _check_place(path: Path, folder: Path, trace: Path) -> None:
-    from kvsim.sim.run_place import FILES, check_regular
+    from kvsim.sim.run_place import FILES
+    from kvsim.traces.final_path import final_path
 
     if path.is_dir() or not path.name:
         raise ValueError(f"--perfetto {path} is a folder; name a file")
-    check_regular(path)
+    final = final_path(path)
     if path.exists() and trace.exists() and path.samefile(trace):
         raise ValueError(f"--perfetto {path} is the trace itself; name another file")
-    if path.name in FILES and path.parent.resolve() == folder.resolve():
-        raise ValueError(f"--perfetto {path} is a part of the run folder; name another file")
-    if path.parent.resolve() == folder.resolve():
+    for one in (path, final):
+        if one.name in FILES and one.parent.resolve() == folder.resolve():
+            raise ValueError(f"--perfetto {path} is a part of the run folder; name another file")
+    if final.parent.resolve() == folder.resolve():
         return
-    if not path.parent.is_dir():
-        raise ValueError(f"--perfetto {path}: the folder {path.parent} does not exist; make it")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ValueError(f"--perfetto {path}: the folder {path.parent} may not be written")
+    if not final.parent.is_dir():
+        raise ValueError(f"--perfetto {path}: the folder {final.parent} does not exist; make it")
+    if not os.access(final.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"--perfetto {path}: the folder {final.parent} may not be written")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvsim.cli.colour import print_lines
+from kvsim.cli.colour import harmless, print_lines
 from kvsim.cli.completion import FILES
 from kvsim.cli.pool_options import add_pool_options
 from kvsim.cli.simulate import add_scenario_options
@@ -167,7 +167,7 @@ def _show_too_small(
         from kvsim.cli.plan_table import too_small_lines
 
         print_lines(_named(arguments, scenario) + too_small_lines(document))
-    print(f"kvsim: {error}", file=sys.stderr)
+    print(f"kvsim: {harmless(str(error))}", file=sys.stderr)
     return 2
 
 

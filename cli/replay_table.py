@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.cli.colour import harmless
 from kvsim.cli.table import table, wrapped
 from kvsim.sim.readable import seconds
 
@@ -27,7 +28,7 @@ def print_table(
     """Print notes, figures of both, means under ``beside`` assumptions, and counts."""
     for note in notes:
         label, _, text = note.partition(": ")
-        print("\n".join(wrapped(label, text, first_width=14)))
+        print(harmless("\n".join(wrapped(label, text, first_width=14))))
     cells = [["", "theirs", "ours", "error"]]
     for row in rows:
         error = "-" if row.error is None else f"{100 * row.error:+.1f} %"
@@ -35,9 +36,10 @@ def print_table(
         cells.append([f"{row.metric} {row.statistic}", theirs, found, error])
     if measured.series is not None:
         cells += _series_rows(measured.series, ours.series)
-    print("\n".join(["", *table(cells), ""]))
+    print(harmless("\n".join(["", *table(cells), ""])))
     if beside:
-        print("\n".join(["means with another overhead", *(f"  {line}" for line in beside), ""]))
+        means = ["means with another overhead", *(f"  {line}" for line in beside), ""]
+        print(harmless("\n".join(means)))
     counted = {
         "preemptions": ours.preemptions,
         "prompt tokens from the cache": ours.hit_tokens,
@@ -47,7 +49,7 @@ def print_table(
     for label, counts in (("theirs", measured.counts), ("ours", counted)):
         text = ", ".join(f"{count:,} {name}" for name, count in counts.items())
         text = text or "the log does not count preemptions and hits"
-        print("\n".join(wrapped(label, text, first_width=14)))
+        print(harmless("\n".join(wrapped(label, text, first_width=14))))
 
 
 def _series_rows(theirs: LoadSeries, ours: LoadSeries) -> list[list[str]]:

@@ -6,13 +6,14 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from kvsim.traces.columns import closed, num_columns, spread
+from kvsim.traces.columns import closed, cut, num_columns, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH: Final = 80
 _WITH_UNIT: Final = re.compile(r"(\d) (s|ms|us|%|GiB|MiB|KiB)(?!\w)")
+_WORD: Final = re.compile(r"\S+")
 _GLUE: Final = "\u00a0"  # keeps a number and its unit on one line
 
 
@@ -40,8 +41,13 @@ def cell(text: str, width: int) -> str:
 def wrapped(
     label: str, text: str, *, first_width: int = 24, width: int = WIDTH, hang: int = 0
 ) -> list[str]:
-    """Lines of one labelled sentence, broken at words and indented below its label (+ ``hang``)."""
-    label, text = spread(label), spread(text)
+    """Lines of one labelled sentence, broken at words and indented below its label (+ ``hang``).
+
+    Of words that no line has room for the middle is left out, but for paths, which are copied.
+    """
+    room = width - first_width - hang
+    label, text = cut(spread(label), width // 2), spread(text)
+    text = _WORD.sub(lambda word: word[0] if "/" in word[0] else cut(word[0], room), text)
     lines = textwrap.wrap(
         _WITH_UNIT.sub(rf"\1{_GLUE}\2", text),
         width,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.cli import validate_local, validate_run
+from kvsim.cli.colour import harmless
 
 if TYPE_CHECKING:
     import argparse
@@ -63,9 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     compare = _compare_cache if is_cache_log(records) else _compare_schedule
     difference, what = compare(path, records, arguments)
     if difference is not None:
-        print("\n".join(report(difference)))
+        print(harmless("\n".join(report(difference))))
         return 1
-    print(f"identical: {what}")
+    print(harmless(f"identical: {what}"))
     return 0
 
 

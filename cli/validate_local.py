@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsim.cli.colour import harmless
 from kvsim.cli.completion import FILES
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not result.real.num_preemptions:
         print("note: nobody was preempted on the device; with more --requests the pool is tight",
               file=sys.stderr)  # fmt: skip
-    print("\n".join(result_lines(result, cost.name)))
+    print(harmless("\n".join(result_lines(result, cost.name))))
     return 0
 
 

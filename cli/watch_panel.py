@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kvsim.cli.colour import STATE_COLOURS, paint, painted, wants_colour
 from kvsim.cli.sparkline import ASCII, BLOCKS, can_print, sparkline
 from kvsim.sim.readable import number, seconds
-from kvsim.traces.columns import closed, spread
+from kvsim.traces.columns import closed, cut, spread
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def panel_lines(now: Snapshot, clock: Clock, history: Sequence[float], *, width:
     title = f"{'KV pool':<{_LABEL}}"[:width]
     pool = f"{painted(title) if is_painted else title}{bar}"
     legend = _legend(now.states, width, glyphs, is_painted=is_painted)
-    about = closed(spread(clock.about)[:width])
+    about = closed(cut(spread(clock.about), width))
     return [about, *lines[:-1], pool, *legend, lines[-1]]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from kvsim.policies.guards.raised import RAISED, raised
+from kvsim.traces.arguments import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,6 +64,7 @@ class Registry(Generic[T_co]):
         ValueError
             Where no policy of that name is known, or the module that it names cannot be used.
         """
+        check_text(f"{self.kind} policy", name, "module:name")
         if name in self.builtins:
             return self.builtins[name]
         plug_ins = self._plug_ins()
@@ -99,6 +101,7 @@ def load_policy(value: str) -> object:
     ValueError
         Where it cannot be imported, or is nothing that can be called.
     """
+    check_text("policy", value, "module:name")
     module_name, _, name = value.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)

@@ -11,6 +11,7 @@ from kvsim.sim.engine_setup import set_up
 from kvsim.sim.preset import preset_names
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario, parse_settings
+from kvsim.traces.arguments import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +44,7 @@ def allocator_scenarios(text: str) -> dict[str, Scenario]:
     ValueError
         On a name that is neither a preset nor an alias, or one given twice.
     """
+    check_text("--allocators", text, "paged,prefix")
     scenarios: dict[str, Scenario] = {}
     for name in (part.strip() for part in text.split(",")):
         if name in scenarios:

@@ -19,7 +19,9 @@ from kvsim.sim.comparison_kept import KeptRuns
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
 from kvsim.sim.engine_setup import set_up
+from kvsim.sim.run_arguments import check_compared, check_recorded, check_run_arguments
 from kvsim.sim.run_place import draft_name, row_blocks
+from kvsim.traces.arguments import check_flags, check_path, check_whole
 from kvsim.traces.counted import counted
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale
@@ -154,6 +156,7 @@ class Comparison:
         from kvsim.sim.report.comparison_page import comparison_page  # noqa: PLC0415
         from kvsim.sim.run_place import check_comparison_folder  # noqa: PLC0415
 
+        check_path("folder", folder)
         check_comparison_folder(Path(folder), SCHEMA)
         write_comparison(self.to_json(), comparison_page(self), Path(folder))
 
@@ -234,8 +237,12 @@ def compare(
         "timeout": timeout,
     }
     if jobs is not None:
-        _check_jobs(jobs)
+        check_whole("jobs", jobs, 1, ", or None: one a CPU")
     traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
+    check_compared(traces, scenarios, notes)
+    check_run_arguments(**options, on_progress=on_progress)
+    check_recorded(record, blocks, watch)
+    check_flags(keep_runs=keep_runs)
     for one in traces:
         _check_block_sizes(one, scenarios)
         if record is not None:
@@ -280,11 +287,6 @@ def _nothing_left(cases: Sequence[Case], runs: KeptRuns | None) -> Generator[Non
             if case.blocks is not None:
                 case.blocks.unlink(missing_ok=True)
         raise
-
-
-def _check_jobs(jobs: object) -> None:
-    if isinstance(jobs, bool) or not isinstance(jobs, (int, np.integer)) or jobs < 1:
-        raise ValueError(f"jobs is {jobs!r}; it must be a whole number from 1, or None: one a CPU")
 
 
 def _check_drawable(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:

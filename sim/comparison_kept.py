@@ -3,28 +3,27 @@
 A run that ended in a process of its own is written there, about 90 bytes a request, without what
 follows from its scenario and its trace; who asks for it gets the whole of it back. So a comparison
 takes no more memory for them, whatever the number of requests. The folder is taken away with the
-last comparison that knows of it, or at the end of the process; one that is killed leaves it.
+last comparison that knows of it, or at the end of the process; what one that is killed leaves goes
+with a later comparison (:mod:`kvsim.sim.kept_folder`).
 """
 
 from __future__ import annotations
 
-import os
 import pickle
-import shutil
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from kvsim.sim.engine_setup import set_up
+from kvsim.sim.kept_folder import KeptFolder
 from kvsim.sim.run import Run
 from kvsim.sim.run_place import drafted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from kvsim.sim.comparison_runs import Case
     from kvsim.traces.trace import Trace
@@ -47,10 +46,10 @@ class KeptRuns(Mapping[str, Run]):
 
     def __init__(self, traces: Sequence[Trace], cases: Sequence[Case]) -> None:
         self._traces = traces
-        self._folder = Path(mkdtemp(prefix="kvsim-runs-"))
-        self.take_away = weakref.finalize(self, _take_away, self._folder, os.getpid())
+        folder = KeptFolder()
+        self.take_away = weakref.finalize(self, folder.take_away)
         self.cases = [
-            case._replace(kept=self._folder / f"{number}.pickle")
+            case._replace(kept=folder.path / f"{number}.pickle")
             for number, case in enumerate(cases, 1)
         ]
         self._by_name = {case.name: case for case in self.cases}
@@ -69,7 +68,7 @@ class KeptRuns(Mapping[str, Run]):
 
     def __getitem__(self, name: str) -> Run:
         """Read a run; KeyError for a name of none, ValueError where its file is not there."""
-        if name not in self._by_name:
+        if not isinstance(name, str) or name not in self._by_name:
             raise UnknownRunError(
                 f"no run is called {name!r}; there are {', '.join(map(repr, self))}"
             )
@@ -112,9 +111,3 @@ def _read(case: Case, trace: Trace) -> Run:
         ) from None
     setup = set_up(case.scenario)
     return Run(replace(trace, **own), case.scenario, setup, engine, seed, options, loop)
-
-
-def _take_away(folder: Path, owner: int) -> None:
-    """Remove the folder; a forked process has it from its parent and leaves it alone."""
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,7 @@ from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.profile import WARN_MEDIAN
 from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile, load_profile
 from kvsim.sim.profile_scale import scale_profile
+from kvsim.sim.readable import percent
 from kvsim.sim.shipped_profiles import nearest_profile, shipped_cards
 
 if TYPE_CHECKING:
@@ -104,12 +105,16 @@ def own_attention_factor(source: str, hardware: HardwareSpec, layout: str) -> fl
 
 def error_notes(profile: Profile) -> tuple[str, ...]:
     """A sentence on the blocks whose errors deserve a warning, where there are any."""
-    poor = {block: x.median for block, x in profile.hold_out.items() if x.median > WARN_MEDIAN}
+    poor = {
+        block: percent(x.median, WARN_MEDIAN, digits=0)
+        for block, x in profile.hold_out.items()
+        if x.median > WARN_MEDIAN
+    }
     if not poor:
         return ()
     return (
         f"step costs of {_listed(list(poor))} were "
-        f"{_listed([f'{100 * median:.0f}' for median in poor.values()])} % off, at the median, on "
+        f"{_listed([text.removesuffix(' %') for text in poor.values()])} % off, at the median, on "
         f"points that the fit of {profile.name} had not seen",
     )
 

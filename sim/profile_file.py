@@ -10,16 +10,24 @@ import dataclasses
 import difflib
 import itertools
 import json
-import math
 from importlib import resources
-from typing import TYPE_CHECKING, TypeVar, cast
+from pathlib import Path
+from typing import TypeVar
 
 from kvsim.sim import profile as terms
+from kvsim.sim.json_values import (
+    read_factor,
+    read_list,
+    read_number,
+    read_object,
+    read_pair,
+    read_positive,
+    read_text,
+    read_whole,
+)
+from kvsim.sim.measured_points import read_measurement
 from kvsim.sim.profile import HoldOut, MeasuredRanges, Profile, TokenTerm
-from kvsim.sim.quantities import LARGEST
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from kvsim.traces.arguments import check_path
 
 FORMAT = "kvsim-profile/1"
 _OPTIONAL: dict[str, object] = {
@@ -56,10 +64,11 @@ def load_bundled_profile(name: str) -> Profile:
     return parse_profile(file.read_text(encoding="utf-8"), f"profile {name}")
 
 
-def load_profile(path: Path) -> Profile:
+def load_profile(path: str | Path) -> Profile:
     """Profile from a file. Raises ``ValueError`` with the file and the key at fault."""
+    check_path("path of a profile", path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"profile {path}: cannot be read ({error})") from None
     return parse_profile(text, f"profile {path}")
@@ -72,19 +81,19 @@ def parse_profile(text: str, where: str) -> Profile:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     expected = ["format", *(field.name for field in dataclasses.fields(Profile))]
-    table = _table(_OPTIONAL | _mapping(values, where), expected, where)
+    table = _table(_OPTIONAL | read_object(values, where), expected, where)
     if table["format"] != FORMAT:
         raise ValueError(f"{where}: format={table['format']!r}, this version reads {FORMAT!r}")
-    kernels = _mapping(table["kernels"], f"{where}: kernels")
-    hold_out = _mapping(table["hold_out"], f"{where}: hold_out")
-    assumed = _list(table["assumed"], f"{where}: assumed")
-    factors = _mapping(table["attention_factor"], f"{where}: attention_factor")
+    kernels = read_object(table["kernels"], f"{where}: kernels")
+    hold_out = read_object(table["hold_out"], f"{where}: hold_out")
+    assumed = read_list(table["assumed"], f"{where}: assumed")
+    factors = read_object(table["attention_factor"], f"{where}: attention_factor")
 
     def section(cls: type[_Section], key: str) -> _Section:
         return _section(cls, table[key], f"{where}: {key}")
 
     def word(key: str) -> str:
-        return _text(table[key], f"{where}: {key}")
+        return read_text(table[key], f"{where}: {key}")
 
     return Profile(
         name=word("name"),
@@ -95,36 +104,39 @@ def parse_profile(text: str, where: str) -> Profile:
         fidelity=word("fidelity"),
         model=_section(
             terms.ModelShape,
-            _OPTIONAL_SHAPE | _mapping(table["model"], f"{where}: model"),
+            _OPTIONAL_SHAPE | read_object(table["model"], f"{where}: model"),
             f"{where}: model",
         ),
         host=section(terms.HostTerm, "host"),
         decode_attention=section(terms.DecodeAttention, "decode_attention"),
         prefill_attention=_section(
             terms.PrefillAttention,
-            _OPTIONAL_PREFILL | _mapping(table["prefill_attention"], f"{where}: prefill_attention"),
+            _OPTIONAL_PREFILL
+            | read_object(table["prefill_attention"], f"{where}: prefill_attention"),
             f"{where}: prefill_attention",
         ),
         mixed_attention=section(terms.MixedAttention, "mixed_attention"),
         gemm=_token_term(table["gemm"], f"{where}: gemm"),
         head=_token_term(table["head"], f"{where}: head"),
-        kernels={key: _text(value, f"{where}: kernels: {key}") for key, value in kernels.items()},
+        kernels={
+            key: read_text(value, f"{where}: kernels: {key}") for key, value in kernels.items()
+        },
         measured=_ranges(table["measured"], f"{where}: measured"),
         hold_out={
             key: _section(HoldOut, value, f"{where}: hold_out: {key}")
             for key, value in hold_out.items()
         },
-        assumed=tuple(_text(value, f"{where}: assumed") for value in assumed),
-        tp=_positive(table["tp"], f"{where}: tp"),
-        layer_floor_us=_number(table["layer_floor_us"], f"{where}: layer_floor_us"),
+        assumed=tuple(read_text(value, f"{where}: assumed") for value in assumed),
+        tp=read_positive(table["tp"], f"{where}: tp"),
+        layer_floor_us=read_number(table["layer_floor_us"], f"{where}: layer_floor_us"),
         experts=None if table["experts"] is None else section(terms.ExpertTerm, "experts"),
         all_reduce=_all_reduce(table["all_reduce"], f"{where}: all_reduce"),
         attention_factor={
-            layout: _factor(value, f"{where}: attention_factor: {layout}")
+            layout: read_factor(value, f"{where}: attention_factor: {layout}")
             for layout, value in factors.items()
         },
-        card=_mapping(table["card"], f"{where}: card"),
-        measurement=_measurement(table["measurement"], f"{where}: measurement"),
+        card=read_object(table["card"], f"{where}: card"),
+        measurement=read_measurement(table["measurement"], f"{where}: measurement"),
     )
 
 
@@ -140,7 +152,7 @@ def dump_profile(profile: Profile) -> str:
 
 def _table(value: object, expected: list[str], where: str) -> dict[str, object]:
     """Check for an object with exactly the expected keys."""
-    table = _mapping(value, where)
+    table = read_object(value, where)
     for key in table:
         if key not in expected:
             near = difflib.get_close_matches(key, expected, n=1)
@@ -156,7 +168,7 @@ def _section(cls: type[_Section], value: object, where: str) -> _Section:
     """Read a flat dataclass of numbers (and names) from an object with the same keys."""
     fields = {field.name: field.type for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     table = _table(value, list(fields), where)
-    read = {"int": _whole, "float": _number, "str": _text}
+    read = {"int": read_whole, "float": read_number, "str": read_text}
     return cls(
         **{key: read[str(kind)](table[key], f"{where}: {key}") for key, kind in fields.items()}
     )
@@ -164,52 +176,41 @@ def _section(cls: type[_Section], value: object, where: str) -> _Section:
 
 def _token_term(value: object, where: str) -> TokenTerm:
     table = _table(
-        _OPTIONAL_TERM | _mapping(value, where), ["pieces", "knots", *_OPTIONAL_TERM], where
+        _OPTIONAL_TERM | read_object(value, where), ["pieces", "knots", *_OPTIONAL_TERM], where
     )
-    pieces = [_pair(row, f"{where}: pieces") for row in _list(table["pieces"], f"{where}: pieces")]
-    knots = [_pair(row, f"{where}: knots") for row in _list(table["knots"], f"{where}: knots")]
+    pieces = [
+        read_pair(row, f"{where}: pieces") for row in read_list(table["pieces"], f"{where}: pieces")
+    ]
+    knots = [
+        read_pair(row, f"{where}: knots") for row in read_list(table["knots"], f"{where}: knots")
+    ]
     if not pieces and len(knots) < 2:
         raise ValueError(f"{where}: needs at least one piece, or a table of two knots")
-    tokens = [_whole(row[0], f"{where}: knots") for row in knots]
+    tokens = [read_whole(row[0], f"{where}: knots") for row in knots]
     if any(right <= left for left, right in itertools.pairwise(tokens)):
         raise ValueError(f"{where}: knots must rise in tokens, got {tokens}")
     if any(right[1] < left[1] for left, right in itertools.pairwise(knots)):
         raise ValueError(f"{where}: knots must not fall in time, got {knots}")
-    per_tile_us = _number(table["per_tile_us"], f"{where}: per_tile_us")
+    per_tile_us = read_number(table["per_tile_us"], f"{where}: per_tile_us")
     if per_tile_us and (knots or not pieces):
         raise ValueError(f"{where}: per_tile_us={per_tile_us} goes with pieces, not with knots")
     return TokenTerm(
         tuple(pieces),
         tuple((n, row[1]) for n, row in zip(tokens, knots, strict=True)),
-        _positive(table["tile_tokens"], f"{where}: tile_tokens"),
+        read_positive(table["tile_tokens"], f"{where}: tile_tokens"),
         per_tile_us,
     )
 
 
 def _all_reduce(value: object, where: str) -> dict[str, TokenTerm]:
     found = {}
-    for cards, term in _mapping(value, where).items():
+    for cards, term in read_object(value, where).items():
         if not cards.isdecimal() or int(cards) < 2:
             raise ValueError(f"{where}: {cards!r} is not a number of cards")
         found[cards] = _token_term(term, f"{where}: {cards}")
         if found[cards].per_tile_us:
             raise ValueError(f"{where}: {cards}: per_tile_us is of tokens, here are bytes")
     return found
-
-
-def _measurement(value: object, where: str) -> dict[str, object]:
-    """Whatever was kept, where it says as a whole what was measured on which device."""
-    table = _mapping(value, where)
-    setup = _mapping(table.get("setup", {}), f"{where}: setup")
-    _mapping(setup.get("device", {}), f"{where}: setup: device")
-    return table
-
-
-def _positive(value: object, where: str) -> int:
-    number = _whole(value, where)
-    if number < 1:
-        raise ValueError(f"{where}={value!r} must be at least 1")
-    return number
 
 
 def _ranges(value: object, where: str) -> MeasuredRanges:
@@ -220,58 +221,9 @@ def _ranges(value: object, where: str) -> MeasuredRanges:
         if table[key] is None:
             ranges[key] = None
             continue
-        low, high = _pair(table[key], f"{where}: {key}")
-        bounds = (_whole(low, f"{where}: {key}"), _whole(high, f"{where}: {key}"))
+        low, high = read_pair(table[key], f"{where}: {key}")
+        bounds = (read_whole(low, f"{where}: {key}"), read_whole(high, f"{where}: {key}"))
         if bounds[0] > bounds[1]:
             raise ValueError(f"{where}: {key}={bounds} is empty")
         ranges[key] = bounds
     return MeasuredRanges(**ranges)
-
-
-def _mapping(value: object, where: str) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: must be an object, got {value!r:.60}")
-    return cast("dict[str, object]", value)
-
-
-def _list(value: object, where: str) -> list[object]:
-    if not isinstance(value, list):
-        raise ValueError(f"{where}: must be a list, got {value!r:.60}")
-    return cast("list[object]", value)
-
-
-def _pair(value: object, where: str) -> tuple[float, float]:
-    row = _list(value, where)
-    if len(row) != 2:
-        raise ValueError(f"{where}: must be two numbers, got {value!r:.60}")
-    return _number(row[0], where), _number(row[1], where)
-
-
-def _number(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{where}={value!r:.60} is not a number")
-    if not value >= 0 or value == math.inf:
-        raise ValueError(f"{where}={value!r:.60} must be finite and >= 0")
-    if value > LARGEST:
-        raise ValueError(f"{where}={value!r:.60} is too large; at most {LARGEST} is read")
-    return value
-
-
-def _factor(value: object, where: str) -> float:
-    factor = _number(value, where)
-    if factor == 0:
-        raise ValueError(f"{where}={value!r} must be above 0")
-    return factor
-
-
-def _whole(value: object, where: str) -> int:
-    number = _number(value, where)
-    if number != int(number):
-        raise ValueError(f"{where}={value!r} is not a whole number")
-    return int(number)
-
-
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{where}={value!r:.60} is not a string")
-    return value

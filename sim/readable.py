@@ -11,9 +11,12 @@ _LEAST: Final = 0.095
 """Smallest amount of a unit that is shown in it."""
 _BREAKS: Final = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 _UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb"
+    "\U000e0000-\U000e0fff]"
 )
-"""What commands a terminal, turns text round, or is no text: escape codes, halves of characters."""
+"""What commands a terminal, turns text round, takes no room, or is no text: escape codes, marks of
+direction, joiners, fillers, halves of characters."""
 
 
 def printable(text: str) -> str:
@@ -36,6 +39,17 @@ def number(value: object, digits: int = 4) -> str:
     if abs(value) < 1e-4:
         return f"{value:.{digits - 1}e}"
     return f"{value:.{digits}g}"
+
+
+def percent(share: float, *limits: float, digits: int = 1) -> str:
+    """Percents of a share; one above a limit is rounded up where it would be shown as the limit.
+
+    So ``10.1 %`` may stand for 10.00001, but nothing is told to be over 10 % that reads ``10.0 %``.
+    """
+    shown = round(100 * share, digits)
+    if any(share > limit and shown <= round(100 * limit, digits) for limit in limits):
+        shown = round(shown + 10.0**-digits, digits)
+    return f"{shown:.{digits}f} %"
 
 
 def seconds(value: object) -> str:

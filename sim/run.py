@@ -20,12 +20,14 @@ from kvsim.sim.preset import verification
 from kvsim.sim.profile import MeasuredRanges
 from kvsim.sim.profile_cost import ProfileCost
 from kvsim.sim.recorder import FINISHED
+from kvsim.sim.run_arguments import check_run_arguments, check_watchers
 from kvsim.sim.run_tables import request_table, series_table
 from kvsim.sim.sample_checks import check_samples, num_several
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
 from kvsim.sim.users import check_users, fair_note
 from kvsim.traces.answers import parents_of
+from kvsim.traces.arguments import check_path
 from kvsim.traces.counted import counted
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
@@ -198,6 +200,7 @@ class Run:
         """Write the run folder; see :func:`kvsim.sim.run_folder.write_run`."""
         from kvsim.sim.run_folder import write_run  # noqa: PLC0415 - pyarrow and plotly are heavy
 
+        check_path("folder", folder)
         write_run(self, Path(folder))
 
 
@@ -258,6 +261,18 @@ def simulate(
     ValueError
         On a trace, scenario or option that cannot be used; one sentence for the user.
     """
+    check_run_arguments(
+        step=step,
+        audit=audit,
+        closed=closed,
+        seed=seed,
+        assume_max_tokens=assume_max_tokens,
+        think_time=think_time,
+        num_users=num_users,
+        timeout=timeout,
+        on_progress=on_progress,
+    )
+    check_watchers(listener, observers)
     from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
     from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
@@ -303,11 +318,11 @@ def simulate(
     options: dict[str, object] = {
         "rate_scale": str(scale),
         "assume_max_tokens": assume_max_tokens,
-        "step": step,
-        "audit": audit,
-        "closed": closed,
+        "step": bool(step),
+        "audit": bool(audit),
+        "closed": bool(closed),
         "think_time": think_time,
-        "num_users": num_users,
+        "num_users": None if num_users is None else int(num_users),  # numpy's are no JSON
         "timeout": timeout,
     }
-    return Run(trace, scenario, setup, engine, seed, options, loop)
+    return Run(trace, scenario, setup, engine, int(seed), options, loop)

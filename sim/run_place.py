@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
+
+from kvsim.traces.final_path import final_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -46,31 +47,24 @@ def draft_name(name: str) -> str:
     return f".{name}.part"
 
 
-def check_regular(path: Path) -> None:
-    """Refuse, with OSError, a path whose place a file may not take: a device, a pipe, a folder."""
-    if path.exists() and not path.is_file():
-        raise OSError(
-            errno.EINVAL, f"{path} is no regular file: name one, or one that is not there yet"
-        )
-
-
 @contextmanager
 def drafted(path: Path) -> Generator[Path]:
-    """Name to write a file under: renamed to ``path`` at the end, gone where the block fails.
+    """Name to write a file under: renamed at the end, gone where the block fails.
 
-    A reader of ``path`` never meets half a file.
+    A reader of ``path`` never meets half a file. Where it is a link, the file that it leads to is
+    written.
 
     Raises
     ------
     OSError
-        Where the block or the renaming raises one, or where ``path`` is a device or a pipe, which
-        a renamed file would take the place of; it names ``path``.
+        Where the block or the renaming raises one, or as
+        :func:`~kvsim.traces.final_path.final_path`; it names ``path``.
     """
-    check_regular(path)
-    draft = path.with_name(draft_name(path.name))
+    final = final_path(path)
+    draft = final.with_name(draft_name(final.name))
     try:
         yield draft
-        draft.replace(path)
+        draft.replace(final)
     except OSError as error:
         text = f"{path} cannot be written: {error.strerror or error}"
         raise OSError(error.errno, text) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Final, cast
 from kvsim.sim.preset import load_preset, preset_names
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_keys import name_of, rule_of, shown
+from kvsim.traces.arguments import check_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from dataclasses import Field
 
 _TABLES: Final = {item.name: item for item in fields(Scenario) if item.name != "preset"}
@@ -41,6 +43,7 @@ def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
     OSError
         Where the file cannot be read.
     """
+    check_kind("scenario", source, str | Path, "the name of a preset, or the path of a TOML file")
     name = str(source)
     if name in preset_names():
         return replace(_apply(Scenario(), load_preset(name).tables, name), preset=name)
@@ -51,6 +54,8 @@ def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
             f"scenario {name!r} is neither a file nor a preset{near}; "
             f"presets are {', '.join(preset_names())}"
         )
+    if path.is_dir():
+        raise ValueError(f"scenario {name!r} is a folder; name a TOML file, or a preset")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -78,8 +83,10 @@ def scenario_from_dict(tables: dict[str, object], place: str = "scenario") -> Sc
 
 def replace_values(scenario: Scenario, values: Mapping[str, object]) -> Scenario:
     """Scenario with ``{"table.key": value}`` replaced; ValueError as :func:`load_scenario`."""
+    check_kind("values", values, Mapping, "values by key, such as {'engine.block_size': 32}")
     tables: dict[str, object] = {}
     for path, value in values.items():
+        check_kind("a key of values", path, str, "text, such as 'engine.block_size'")
         table, dot, name = path.partition(".")
         if not dot:
             raise ValueError(f"{path!r} is not of the form table.key{_whereabouts(path)}")

@@ -24,6 +24,7 @@ import numpy as np
 from kvsim.traces.counted import counted
 from kvsim.traces.readers.batch import Ragged
 from kvsim.traces.trace import PrefixIds, TraceError
+from kvsim.traces.trace_columns import check_trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,7 @@ def apply_answers(trace: Trace, answers: str) -> Trace:
     TraceError
         An unknown choice, or ``next-turn`` for a trace without ids or without sessions.
     """
+    check_trace(trace)
     if answers not in ANSWERS:
         raise TraceError(f"--answers is {answers!r}; choices: {', '.join(ANSWERS)}")
     if answers == "recorded" or (answers == "anonymous" and trace.prefix is None):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.arguments import check_text
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class ArrivalRule:
     @classmethod
     def parse(cls, text: str, option: str = "--arrivals") -> ArrivalRule:
         """Read ``poisson``, ``gamma(cv=2)``, ``rate=3.5``; the error names the choices."""
+        check_text(option, text, "poisson(rate=3)")
         kind, _, value = text.partition("=")
         if kind.strip() == "rate" and value:
             return cls("rate", _positive(text, value, option))
@@ -134,6 +136,8 @@ def arrival_rule(arrivals: str | None, rate: str | float | None) -> ArrivalRule 
     ``--rate`` alone spaces requests evenly; beside a law it says the rate.
     """
     rule = None
+    if arrivals is not None:
+        check_text("--arrivals", arrivals, "poisson(rate=3)")
     if arrivals is not None and arrivals.strip() != "recorded":
         rule = ArrivalRule.parse(arrivals)
     if rate is None:

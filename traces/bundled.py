@@ -13,6 +13,6 @@ BUNDLED: Final = {"chat-2k": "chat-2k.jsonl.gz"}
 
 def bundled_path(name: str) -> Path:
     """Return where a bundled trace lies; :class:`TraceError` names the choices."""
-    if name not in BUNDLED:
+    if name not in [*BUNDLED]:  # a list compares with what cannot be a key, too
         raise TraceError(f"no bundled trace is called {name!r}; choices: {', '.join(BUNDLED)}")
     return Path(__file__).parent / "data" / BUNDLED[name]

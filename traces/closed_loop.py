@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kvsim.traces.answers import parents_of
+from kvsim.traces.arguments import check_text
 from kvsim.traces.counted import counted
 from kvsim.traces.trace import TraceError
 
@@ -60,6 +61,7 @@ class ThinkRule:
     @classmethod
     def parse(cls, text: str) -> ThinkRule:
         """Read one; :class:`TraceError` names the choices."""
+        check_text("--think-time", text, "5s")
         for kind, pattern in (
             ("fixed", _FIXED),
             ("exponential", _EXPONENTIAL),

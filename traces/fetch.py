@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from kvsim.traces.final_path import final_path
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def fetch(
     """
     _check_scheme(entry.url, schemes)
     opener = urllib.request.build_opener(_Redirects(schemes))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    final = final_path(path)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
     try:
         with opener.open(entry.url, timeout=_TIMEOUT_S) as answer, temporary.open("wb") as file:
             digest = _copy(entry, answer, file, on_progress)
@@ -91,7 +93,7 @@ def fetch(
                 f"{entry.url}: sha256 is {digest}, the catalog says {entry.sha256}: the file has "
                 "changed since, and was not kept"
             )
-        temporary.replace(path)
+        temporary.replace(final)
     except urllib.error.HTTPError as error:
         error.close()
         raise TraceError(f"{entry.url}: the server answers {error.code} {error.reason}") from error

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.arguments import check_text, check_whole
 from kvsim.traces.trace import TraceError
+from kvsim.traces.trace_columns import check_trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _FACTOR: Final = re.compile(r"factor\(([0-9]{1,3}(?:\.[0-9]{1,5})?)\)")
+_NO_LIMIT: Final = 2**62
+"""Tokens: more than any prompt has, and 64 bits hold it."""
 _CHOICES: Final = "model, a whole number from 1, and factor(x) with x from 1 to 999.99999"
 
 
@@ -44,6 +48,7 @@ class MaxTokensRule:
     @classmethod
     def parse(cls, text: str) -> MaxTokensRule:
         """Read ``model``, ``N`` or ``factor(x)``; :class:`TraceError` names the choices."""
+        check_text("--assume-max-tokens", text, "model")
         if text == "model":
             return cls()
         if _COUNT.fullmatch(text) and int(text) >= 1:
@@ -64,7 +69,9 @@ def assume_max_tokens(
     or ``factor(x)``, the true output times x, rounded up, which is oracle knowledge
     (:attr:`MaxTokensRule.uses_oracle`). The trace is not changed.
     """
-    if isinstance(rule, str):
+    check_trace(trace)
+    check_whole("max_model_len", max_model_len, 1)
+    if not isinstance(rule, MaxTokensRule):
         rule = MaxTokensRule.parse(rule)
     if rule.count is not None:
         assumed = np.full(len(trace), rule.count, dtype=np.int64)
@@ -72,7 +79,7 @@ def assume_max_tokens(
         above, below = rule.factor.as_integer_ratio()
         assumed = -(-trace.output_tokens * above // below)
     else:
-        assumed = np.maximum(max_model_len - trace.prompt_tokens, 1)
+        assumed = np.maximum(min(max_model_len, _NO_LIMIT) - trace.prompt_tokens, 1)
     if trace.max_tokens is None:
         return assumed
     return np.where(trace.max_tokens < 0, assumed, trace.max_tokens)

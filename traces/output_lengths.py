@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.arguments import check_text
 from kvsim.traces.trace import TraceError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class OutputRule:
     @classmethod
     def parse(cls, text: str) -> OutputRule:
         """Read one; :class:`TraceError` names the choices."""
+        check_text("--output-tokens", text, "256")
         rule = None
         if match := _COUNT.fullmatch(text):
             rule = cls("fixed", int(match[1]))

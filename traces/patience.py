@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.arguments import check_text
 from kvsim.traces.closed_loop import parse_duration_ns
 from kvsim.traces.trace import TraceError
 
@@ -19,6 +20,7 @@ LONGEST_NS: Final = 2**63 // 1000 - 1
 
 def parse_timeout(text: str) -> int:
     """Read a timeout such as ``30s`` as ns; :class:`TraceError` names what is allowed."""
+    check_text("--timeout", text, "30s")
     timeout_ns = parse_duration_ns(text)
     if timeout_ns is None or not 0 < timeout_ns <= LONGEST_NS:
         raise TraceError(

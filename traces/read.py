@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from kvsim.traces.arguments import check_flags, check_path, check_whole, is_whole
 from kvsim.traces.arrivals import ArrivalRule
 from kvsim.traces.output_lengths import OutputRule
 from kvsim.traces.readers import reader_for
@@ -81,8 +82,11 @@ def read_trace(
     """
     if on_bad_row not in ("stop", "skip"):
         raise TraceError(f"--on-bad-row is {on_bad_row!r}; choices: stop, skip")
-    if limit is not None and limit < 1:
-        raise TraceError(f"--limit is {limit}; allowed are whole numbers from 1")
+    if limit is not None and not is_whole(limit, 1):
+        raise TraceError(f"--limit is {limit!r}; allowed are whole numbers from 1")
+    check_path("path", path)
+    check_flags(sort=sort, keep_unusable=keep_unusable, need_times=need_times)
+    check_whole("seed", seed, 0)
     source = Source(path)
     reader = reader_for(source, format)
     wishes = Wishes(
@@ -91,7 +95,7 @@ def read_trace(
         limit=limit,
         keep_unusable=keep_unusable,
         need_times=need_times,
-        arrivals=ArrivalRule.parse(arrivals) if isinstance(arrivals, str) else arrivals,
+        arrivals=_arrivals(arrivals),
         session_starts=_starts(session_starts),
         outputs=_outputs(output_tokens),
         rngs=np.random.default_rng(seed).spawn(4),
@@ -107,9 +111,14 @@ def read_trace(
         ) from error
 
 
+def _arrivals(rule: ArrivalRule | str | None, option: str = "--arrivals") -> ArrivalRule | None:
+    return (
+        rule if rule is None or isinstance(rule, ArrivalRule) else ArrivalRule.parse(rule, option)
+    )
+
+
 def _starts(rule: ArrivalRule | str | None) -> ArrivalRule | None:
-    if isinstance(rule, str):
-        rule = ArrivalRule.parse(rule, "--session-starts")
+    rule = _arrivals(rule, "--session-starts")
     if rule is not None and rule.rate_per_s is None:
         raise TraceError(
             f"--session-starts {rule} needs a rate in sessions per second: say {rule.kind}(rate=R) "
@@ -119,4 +128,4 @@ def _starts(rule: ArrivalRule | str | None) -> ArrivalRule | None:
 
 
 def _outputs(rule: OutputRule | str | None) -> OutputRule | None:
-    return OutputRule.parse(rule) if isinstance(rule, str) else rule
+    return rule if rule is None or isinstance(rule, OutputRule) else OutputRule.parse(rule)

@@ -11,6 +11,7 @@ from kvsim.traces.counted import counted
 from kvsim.traces.readers.describe import describe_times
 from kvsim.traces.receipt import duration
 from kvsim.traces.time_grid import time_grid_ns
+from kvsim.traces.trace_columns import check_trace
 
 if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
@@ -23,6 +24,7 @@ def spread_ties(trace: Trace) -> Trace:
     the grid, or the time to the next distinct arrival where that is shorter. A trace without ties,
     or all of whose requests arrive at once, is returned as it is. ``trace`` is not changed. O(n).
     """
+    check_trace(trace)
     times = trace.arrival_ns
     firsts = np.flatnonzero(np.concatenate([[True], times[1:] != times[:-1]]))
     grid_ns, _ = time_grid_ns(times[firsts])

@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.traces.arguments import check_flags
 from kvsim.traces.counted import counted
 from kvsim.traces.trace import TraceError
+from kvsim.traces.trace_columns import check_trace
 
 if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
 
 def check_usable(trace: Trace, *, need_times: bool = True) -> None:
-    """Raise :class:`TraceError` where requests lack an answer or a time.
+    """Raise :class:`TraceError` where requests lack an answer or a time, or columns are wrong.
 
     Traces read for statistics (``keep_unusable``) may. Turns without a time of their own may:
     each comes a delay after the answer before it (:mod:`kvsim.traces.closed_loop`). Users, who
     take one session after the other, need no times.
     """
+    check_trace(trace, "a Trace, or the path of a file of one")
+    check_flags(need_times=need_times)
     empty = int(np.count_nonzero(trace.output_tokens < 1))
     if empty:
         raise TraceError(

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import numpy as np
 
+from kvsim.traces.arguments import check_path
+from kvsim.traces.final_path import final_path
 from kvsim.traces.own_format import ENDS_BY, METADATA_KEY, TEXTS, Metadata
 from kvsim.traces.readers.base import CSV_METADATA_MARK
 from kvsim.traces.trace import TraceError
+from kvsim.traces.trace_columns import check_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +58,8 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     TraceError
         Unknown suffix, a trace without requests, text that cannot be written, or no permission.
     """
+    check_trace(trace)
+    check_path("path", path)
     path = Path(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packing = suffixes.pop() if suffixes and suffixes[-1] in (".gz", ".zst") else ""
@@ -66,11 +71,15 @@ def write_trace(trace: Trace, path: str | Path) -> None:
         )
     if not len(trace):
         raise TraceError(f"{path}: the trace holds no requests, so nothing was written")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        final = final_path(path)
+    except OSError as error:
+        raise TraceError(error.strerror) from None
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file, _packed(file, packing) as stream:
             _WRITERS[form](trace, stream)
-        temporary.replace(path)
+        temporary.replace(final)
     except OSError as error:
         raise TraceError(f"{path}: cannot be written: {error.strerror or error}") from error
     except UnicodeEncodeError as error:

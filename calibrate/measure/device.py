@@ -57,7 +57,7 @@ def find_device(name: str) -> torch.device:
     there["cpu"] = True
     if name == "auto":
         name = next(device for device, is_there in there.items() if is_there)
-    if not there[name]:
+    if not there.get(name):
         found = ", ".join(device for device, is_there in there.items() if is_there)
         raise ValueError(f"device {name!r} is not there; torch sees: {found}")
     return torch.device(name)

@@ -34,6 +34,22 @@ if TYPE_CHECKING:
 
 FIT: Final = "fit"
 HOLD_OUT: Final = "hold-out"
+_COPIES: Final = ("blocks", "contiguous")
+LOADS: Final = {
+    "layer": ("tokens",),
+    "small": ("tokens",),
+    "decode": ("batch", "context"),
+    "prefill": ("chunk", "past"),
+    "mixed": ("chunk", "past", "decodes", "context"),
+    "head": ("batch",),
+    "host": ("requests", "context"),
+    "layout": ("block_size", "batch", "context"),
+    "flex": ("batch", "context"),
+    "copy": _COPIES,
+    "to_host": _COPIES,
+    "from_host": _COPIES,
+}
+"""Names of the loads by block."""
 HOLD_OUTS_PER_BLOCK: Final = 4
 LAYOUT_BLOCK_SIZES: Final = (8, 16, 32, 64)
 _TOKENS: Final = (1, 2, 4, 8, 16, 64, 128, 256, 512, 1024, 2048)

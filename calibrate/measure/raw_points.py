@@ -10,10 +10,9 @@ that goes on after Ctrl-C, never sees half of it.
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.calibrate.measure.points import FIT, HOLD_OUT, Point
+from kvsim.calibrate.measure.points import FIT, HOLD_OUT, LOADS, Point
 from kvsim.calibrate.measure.timing import Timing
 
 if TYPE_CHECKING:
@@ -58,10 +57,11 @@ class RawPoints:
         self.save()
 
     def save(self) -> None:
-        """Write the file, whole or not at all."""
-        beside = self.path.with_name(self.path.name + ".part")
+        """Write the file, whole or not at all; a link stays one."""
+        final = self.path.resolve()
+        beside = final.with_name(final.name + ".part")
         beside.write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
-        os.replace(beside, self.path)  # noqa: PTH105 - Path.replace is the same, named less well
+        beside.replace(final)
 
     def to_json(self) -> dict[str, Any]:
         """Content of the file."""
@@ -78,10 +78,9 @@ class RawPoints:
         if not isinstance(known, dict):
             raise self._damaged(f"setup is {known!r:.60}, not an object")
         if known != self.setup:
-            differ = [key for key in self.setup if known.get(key) != self.setup[key]]
             raise ValueError(
-                f"{self.path} holds points of another calibration ({', '.join(differ)} differ): "
-                "remove it, or give another --out"
+                f"{self.path} holds points of another calibration "
+                f"({'; '.join(_differences(known, self.setup))}): remove it, or give another --out"
             )
         if fault := _fault_of(content):
             raise self._damaged(fault)
@@ -97,16 +96,21 @@ class RawPoints:
 
 def point_of(row: Mapping[str, Any]) -> tuple[Point, Timing]:
     """Point and timing of a row of the file (or of a profile's ``measurement``)."""
-    point = Point(row["block"], row["role"], dict(row["loads"]))
-    try:
-        return point, Timing(
-            tuple(row["times_us"]), row["rotated_bytes"], row["discarded"], row["anchor_us"]
-        )
-    except KeyError as error:
-        raise ValueError(
-            f"the raw point {point.key} has no {error}: another version of kvsim measured it; "
-            "calibrate again"
-        ) from None
+    return Point(row["block"], row["role"], dict(row["loads"])), Timing(
+        tuple(row["times_us"]), row["rotated_bytes"], row["discarded"], row["anchor_us"]
+    )
+
+
+def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any], of: str = "") -> list[str]:
+    """Which values of two setups differ, and how; ``of`` is the key that holds both."""
+    words = []
+    for key in {**ours, **theirs}:
+        known, now = theirs.get(key), ours.get(key)
+        if isinstance(known, dict) and isinstance(now, dict):
+            words += _differences(known, now, f"{of}{key}.")
+        elif known != now:
+            words.append(f"{of}{key} was {known!r:.60}, now {now!r:.60}")
+    return words
 
 
 def _fault_of(content: Mapping[str, Any]) -> str | None:
@@ -128,7 +132,7 @@ def _fault_of(content: Mapping[str, Any]) -> str | None:
 
 def _row_fault(row: Mapping[str, Any]) -> str | None:
     checks: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "block": (lambda value: isinstance(value, str), "a string"),
+        "block": (lambda value: value in [*LOADS], f"one of {', '.join(LOADS)}"),
         "role": (lambda value: value in (FIT, HOLD_OUT), f"{FIT!r} or {HOLD_OUT!r}"),
         "loads": (_are_loads, "an object of whole numbers from 0"),
         "times_us": (_are_times, "a list of times above 0"),
@@ -141,6 +145,9 @@ def _row_fault(row: Mapping[str, Any]) -> str | None:
             return f"{key!r} is missing"
         if not holds(row[key]):
             return f"{key} is {row[key]!r:.60}, not {expected}"
+    names = LOADS[row["block"]]
+    if set(row["loads"]) != set(names):
+        return f"loads of {row['block']} are {', '.join(row['loads'])}, not {', '.join(names)}"
     return None
 
 

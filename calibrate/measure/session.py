@@ -151,9 +151,12 @@ def _timing(rounds: list[_Round], rule: TimingRule, rotated_bytes: int, taken: i
 
 
 def _refusal(point: Point, discarded: int, taken: int, drift: float, anchor: Anchor) -> str:
+    shown = round(100 * drift)
+    if abs(shown) <= 100 * anchor.rule.max_drift:  # it is more than what is allowed, and reads so
+        shown += 1 if drift > 0 else -1
     return (
         f"the clock drifts: beside {discarded} of {taken} repeats of {point.key} a fixed piece of "
-        f"work took longer or shorter than at first, last {100 * drift:+.0f} % (allowed: "
+        f"work took longer or shorter than at first, last {shown:+} % (allowed: "
         f"{100 * anchor.rule.max_drift:g} %). Close other work, let the device cool, lock its "
         "clocks (nvidia-smi --lock-gpu-clocks), and run the same command again: it goes on where "
         "it stopped, or starts anew if you remove the file of points. On a virtual machine whose "

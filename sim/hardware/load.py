@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.sim.hardware.card_file import card_of, read_card
+from kvsim.traces.arguments import check_text
 
 if TYPE_CHECKING:
     from kvsim.sim.hardware.spec import HardwareSpec
@@ -29,6 +30,7 @@ def bundled_hardware() -> tuple[str, ...]:
 
 def load_hardware(name: str) -> HardwareSpec:
     """Card by name or from a file. Raises ``ValueError`` with the nearest name and all choices."""
+    check_text("hardware", name, "h100-sxm")
     cards = _cards()
     if name.lower() in cards:
         return cards[name.lower()]

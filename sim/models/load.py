@@ -16,6 +16,7 @@ from kvsim.sim.models.gpt2 import parse_gpt2
 from kvsim.sim.models.hybrid import parse_jamba, parse_mamba_attention, parse_nemotron_h
 from kvsim.sim.models.opt import parse_opt
 from kvsim.sim.models.reader import ConfigReader, read_config
+from kvsim.traces.arguments import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,12 +68,13 @@ def load_model(model: str | Path) -> ModelSpec:
 
     Raises ``ValueError`` in one sentence: unknown name with the nearest, or the key at fault.
     """
+    check_kind("model", model, str | Path, "a name, or the path of a config.json or its folder")
     name = str(model)
     known = bundled_models()
     if name.lower() in known:
         return _load_bundled(name.lower())
     path = Path(model)
-    if path.exists():
+    if name and path.exists():
         folder = path if path.is_dir() else path.parent
         return parse_config(read_config(path), folder.resolve().name or name, str(path))
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.sim.run_place import drafted
+from kvsim.traces.final_path import final_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,11 +13,12 @@ if TYPE_CHECKING:
 
 
 def check_page_place(path: Path) -> None:
-    """Refuse, before any work, a place that cannot hold a page. Raises ``ValueError``."""
+    """Refuse, before any work, a place that cannot hold a page: ``ValueError`` or ``OSError``."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of an HTML file")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {path.parent}; make it, or choose another")
+    folder = final_path(path).parent
+    if not folder.is_dir():
+        raise ValueError(f"{path}: there is no folder {folder}; make it, or choose another")
 
 
 def write_page(parts: Iterable[str], path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from kvsim.calibrate.steadiness import spread_of_repeats
+from typing import Any
+
+from kvsim.calibrate.steadiness import spread_of_repeats, steadiness
 
 
-def measurement(*times_us: list[float]) -> dict[str, object]:
+def measurement(*times_us: list[float]) -> dict[str, Any]:
     """As a profile holds it."""
     points = [
         {"block": "layer", "role": "fit", "loads": {"tokens": place}, "times_us": times,
@@ -25,3 +27,9 @@ def test_few_repeats_have_a_spread_and_its_cause_is_a_guess() -> None:
     assert spread_of_repeats(measurement(calm, calm, calm, calm, noisy)) == (
         "2.0 % apart at the median point"
     )
+
+
+def test_anchors_that_were_not_read_say_nothing_of_the_clock() -> None:
+    kept = measurement([100.0], [100.0])
+    kept["points"][0]["anchor_us"] = 0.0
+    assert steadiness(kept).endswith("from point to point the clock moved by 0 %")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from kvsim.calibrate.shipped import error_rows
 from kvsim.cli.fit_table import error_lines
 from kvsim.cli.main import main
 from kvsim.sim.profile import HoldOut
@@ -86,6 +87,16 @@ def test_the_table_of_errors_fits_80_columns() -> None:
         "  layer              115.0 % 990.0 % 123,456  5/20 % MISSED warning: above 10 %",
         "  weight_shapes        0.0 %   0.0 %       1",
     ]
+
+
+def test_no_missed_gate_reads_as_kept() -> None:
+    found = {"prefill_attention": HoldOut(0.0900001, 0.3000001, 4), "head": HoldOut(0.1004, 0.1, 4)}
+    profile = replace(load_bundled_profile("l40s"), hold_out=found)
+    assert error_lines(profile)[1:3] == [
+        "  prefill_attention    9.1 %  30.1 %       4  9/30 % MISSED",
+        "  head                10.1 %  10.0 %       4  warning: above 10 %",
+    ]
+    assert "| 9.1/30.1 ! |" in error_rows([profile])[2]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ import pytest
 from kvsim.cli.colour import STATE_COLOURS
 from kvsim.cli.compare_table import comparison_lines
 from kvsim.cli.main import main
-from kvsim.cli.table import table
+from kvsim.cli.table import table, wrapped
 from kvsim.cli.watch_panel import Clock, Snapshot, panel_lines
 from kvsim.sim.comparison import compare
 from kvsim.sim.readable import printable
@@ -28,8 +29,8 @@ from kvsim.traces.columns import num_columns
 if TYPE_CHECKING:
     from pathlib import Path
 
-OBEYED = "\x1b[2J\x07\x00\x08\u202e\n\t"
-COMMANDS = set("\x1b\x07\x00\x08\u202e\t")
+OBEYED = "\x1b[2J\x07\x00\x08\u202e\u200f\u200b\ufeff\n\t"
+COMMANDS = set("\x1b\x07\x00\x08\u202e\t\u200f\u200b\ufeff")
 HALF = "\ud800"
 
 
@@ -124,6 +125,32 @@ def test_wide_letters_are_two_columns(tmp_path: Path) -> None:
         assert max(map(num_columns, said.splitlines())) <= 80
 
 
+def test_names_of_300_letters_are_shortened_in_the_middle(tmp_path: Path) -> None:
+    first, second = "x" * 150 + "y" * 149 + "1", "x" * 150 + "y" * 149 + "2"
+    write_trace(tmp_path / "long.jsonl", first)
+    words = ["long.jsonl", "--kv-memory=1GiB", "--out=out"]
+    said = kvsim(tmp_path, "simulate", *words, "--set=engine.max_model_len=401")
+    assert max(map(num_columns, said.splitlines())) <= 80
+    assert re.search(r"trace +x+\.\.\.y+1, 20 requests|trace +x+\.\.\.y+1,\n +20 requests", said)
+    trace = read_trace(tmp_path / "long.jsonl")
+    lines = comparison_lines(compare(trace, {first: Scenario(), second: Scenario()}, jobs=1))
+    assert max(map(num_columns, lines)) <= 80
+    for name in (first, second):
+        assert any(re.search(rf"^x+\.\.\.y+{name[-1]} ", line) for line in lines), "its verdict"
+
+
+def test_paths_stay_whole() -> None:
+    path = "runs/" + "x" * 90
+    assert wrapped("run folder", path) == [f"{'run folder':<24}{path}"]
+
+
+def test_accents_are_a_part_of_their_letter() -> None:
+    assert table([("caf\u0065\u0301", "1"), ("cafe", "2")], width=40) == [
+        "caf\u00e9" + " " * 35 + "1",
+        "cafe" + " " * 35 + "2",
+    ]
+
+
 def test_columns_of_wide_names_stay_aligned() -> None:
     assert table([("\u540d\u524d", "\u5024"), ("name", "1")], width=40) == [
         "\u540d\u524d" + " " * 34 + "\u5024",
@@ -134,7 +161,8 @@ def test_columns_of_wide_names_stay_aligned() -> None:
     lines = comparison_lines(compare(trace, scenarios, jobs=1))
     heads = [line for line in lines if "\u6700" in line and line.startswith(" " * 20)]
     assert [num_columns(line) for line in heads] == [80]
-    assert heads[0].endswith("...")
+    assert "..." in heads[0]
+    assert heads[0].endswith("\u8fd1"), "the middle is left out"
 
 
 @pytest.mark.parametrize("width", [20, 41, 80])
@@ -167,6 +195,8 @@ def test_a_fault_says_the_name_and_does_nothing_else(tmp_path: Path) -> None:
         ("\x1b[31m\x9b\x7f", "\ufffd[31m\ufffd\ufffd"),
         ("\u202eabc\u2066", "\ufffdabc\ufffd"),
         ("\ud83d and \udcff", "\ufffd and \ufffd"),
+        ("a\u200b\u200db\u200e\u200f\u061c", "a\ufffd\ufffdb\ufffd\ufffd\ufffd"),
+        ("\ufeffa\u2060\u00ad\U000e0041", "\ufffda\ufffd\ufffd\ufffd"),
     ],
 )
 def test_printable(text: str, shown: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kvsim.cli.table import table, wrapped
-from kvsim.sim.readable import number, seconds
+from kvsim.sim.readable import number, percent, seconds
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,12 @@ def test_cells_that_are_too_long_stay_apart() -> None:
     assert table([("a", "12,345", "9,999.00 GiB")], first_width=2, width=16) == [
         "a  12,345 9,999.00 GiB"
     ]
+
+
+def test_what_is_above_a_limit_never_reads_as_the_limit() -> None:
+    assert percent(0.1000001, 0.1) == "10.1 %"
+    assert percent(0.1000001, 0.1, digits=0) == "11 %"
+    assert percent(0.103, 0.1, digits=0) == "11 %"
+    assert percent(0.1, 0.1) == percent(0.0999999, 0.1) == percent(0.1000001) == "10.0 %"
+    assert percent(0.357, 0.05, 0.1) == "35.7 %"
+    assert percent(0.0500001, 0.1, 0.05) == "5.1 %"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, EntryPoints
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kvsim.policies import registry
 from kvsim.policies.context import PolicyContext
-from kvsim.policies.registry import Registry, build
+from kvsim.policies.registry import Registry, build, load_policy
 from kvsim.policies.scheduler_config import SchedulerConfig
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ def test_a_built_in_is_found_by_its_name() -> None:
 def test_an_unknown_name_lists_the_choices() -> None:
     with pytest.raises(ValueError, match="'best' is unknown; choose one of first, last, or module"):
         KIND.find("best")
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, 1.5, b"first", min])
+def test_what_is_no_name_is_told(odd: Any) -> None:
+    with pytest.raises(ValueError, match=r"victim policy is .*; it must be text, such as 'module:"):
+        KIND.find(odd)
+    with pytest.raises(ValueError, match=r"policy is .*; it must be text, such as 'module:name'"):
+        load_policy(odd)
 
 
 def test_a_module_of_the_current_folder(own_module: str) -> None:

@@ -53,6 +53,8 @@ def test_large_errors_on_unseen_points_are_told() -> None:
     assert one.startswith("step costs of layer were 36 % off")
     (three,) = error_notes(replace(profile, hold_out=dict.fromkeys(("a", "b", "c"), poor)))
     assert three.startswith("step costs of a, b and c were 36, 36 and 36 % off")
+    (just,) = error_notes(replace(profile, hold_out={"a": HoldOut(0.1000001, 0.2, 4)}))
+    assert just.startswith("step costs of a were 11 % off"), "10 % is no reason for a note"
 
 
 def test_layers_are_folded_in_and_rounded_once() -> None:

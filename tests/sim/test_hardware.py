@@ -4,6 +4,7 @@ import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_errors_name_the_choices() -> None:
         match=r"'h100-xsm' is neither a file nor bundled; nearest is 'h100-sxm'; bundled",
     ):
         load_hardware("h100-xsm")
-    with pytest.raises(ValueError, match="bandwidth_bytes_per_s=0 must be > 0"):
+    with pytest.raises(ValueError, match=r"bandwidth_bytes_per_s=0 must be > 0"):
         dataclasses.replace(load_hardware("h100-sxm"), bandwidth_bytes_per_s=0).check()
 
 
@@ -109,3 +110,9 @@ def test_a_profile_is_the_card_it_was_measured_on(tmp_path: Path) -> None:
     file.write_text(json.dumps({"format": "kvsim-profile/1", "hardware": "mine", "card": CARD}))
     card = load_hardware(str(file))
     assert (card.name, card.total_gib, card.profile) == ("mine", 48, str(file))
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, 1.5, b"x"])
+def test_what_is_no_name_is_told(odd: Any) -> None:
+    with pytest.raises(ValueError, match=r"hardware is .*; it must be "):
+        load_hardware(odd)

@@ -1,6 +1,7 @@
 """Models: exact bytes and parameter counts."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -196,3 +197,9 @@ def test_kv_formats_halve_and_quarter_the_payload() -> None:
     assert model.kv_bytes_per_token("q8_0") == values * 17 // 16
     assert model.kv_bytes_per_token("q4_0") == values * 9 // 16
     assert model.kv_bytes_per_token("fp8_per_head") == values + 32 * 2 * 8 * 4
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, 1.5, b"x"])
+def test_what_is_no_name_is_told(odd: Any) -> None:
+    with pytest.raises(ValueError, match=r"model is .*; it must be "):
+        load_model(odd)

@@ -132,6 +132,9 @@ def broken(values: dict[str, Any], path: str, value: object) -> str:
         ("attention_factor.paged-16", "x", "attention_factor: paged-16='x' is not a number"),
         ("measurement", {"setup": 5}, "measurement: setup: must be an object, got 5"),
         ("measurement", {"setup": {"device": []}}, "setup: device: must be an object, got"),
+        ("measurement", {"points": {}}, "measurement: points: must be a list, got {}"),
+        ("measurement", {"points": [3]}, r"measurement: points\[0\]: must be an object, got 3"),
+        ("measurement", {"setup": {"device": {"product": 1}}}, "device: product=1 is not a string"),
         ("gemm.tile_tokens", 10**400, "gemm: tile_tokens=1000+ is too large; at most 92233"),
         ("gemm.per_tile_us", 10**400, "gemm: per_tile_us=1000+ is too large"),
         ("prefill_attention.reach_per_past_us", 10**400, "reach_per_past_us=1000+ is too large"),
@@ -154,6 +157,40 @@ def test_what_is_wrong_is_named(
         parse_profile(broken(values, path, value), "profile x")
 
 
+POINT = {"block": "decode", "role": "fit", "loads": {"batch": 1, "context": 2}, "times_us": [2.5],
+         "rotated_bytes": 1, "discarded": 0, "anchor_us": 100.0}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        *((key, None, f"{key!r} is missing: .*calibrate again") for key in POINT),
+        ("block", "decodes", "block='decodes' is unknown; choices: layer, small, decode"),
+        ("role", "seen", "role='seen' is unknown; choices: fit, hold-out"),
+        ("loads", [1], "loads: must be an object"),
+        ("loads", {"batch": 1}, "loads of decode are batch, context, not batch"),
+        ("loads", {}, "loads of decode are batch, context, not none"),
+        ("loads", {"batch": 1, "context": 1.5}, "loads: context=1.5 is not a whole number"),
+        ("times_us", [], "times_us is empty"),
+        ("times_us", [0], "times_us=0 must be above 0"),
+        ("times_us", "2", "times_us: must be a list"),
+        ("rotated_bytes", -1, "rotated_bytes=-1 must be finite"),
+        ("discarded", 0.5, "discarded=0.5 is not a whole number"),
+        ("anchor_us", "1", "anchor_us='1' is not a number"),
+    ],
+)
+def test_damaged_points_are_named_wherever_a_profile_is_read(
+    values: dict[str, Any], key: str, value: object, message: str
+) -> None:
+    whole = [POINT, POINT]
+    text = broken(values, "measurement", {"points": whole})
+    assert parse_profile(text, "x").measurement == {"points": whole}
+    row = {name: it for name, it in {**POINT, key: value}.items() if it is not None}
+    text = broken(values, "measurement", {"points": [POINT, row]})
+    with pytest.raises(ValueError, match=rf"profile x: measurement: points\[1\]: {message}"):
+        parse_profile(text, "profile x")
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", "3", "null", '{"format": 1}'])
 def test_what_is_no_profile_at_all(text: str) -> None:
     with pytest.raises(ValueError, match="profile x"):
@@ -163,3 +200,9 @@ def test_what_is_no_profile_at_all(text: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         load_profile(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, 1.5, b"x"])
+def test_what_is_no_name_is_told(odd: Any) -> None:
+    with pytest.raises(ValueError, match=r"path of a profile is .*; it must be "):
+        load_profile(odd)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.traces.columns import closed, num_columns, spread
+from kvsim.traces.columns import closed, cut, num_columns, spread
 
 TEXTS = st.text(st.sampled_from("ab é漢字ｶＡ한あ😀-"), max_size=30)
 
@@ -26,9 +26,19 @@ def test_spread_is_as_long_as_it_is_wide_and_closes_to_what_it_was(text: str) ->
 
 @given(TEXTS, st.integers(0, 40))
 def test_a_cut_is_never_wider_than_asked(text: str, width: int) -> None:
-    cut = closed(spread(text)[:width])
-    assert wide(cut) == min(width, wide(text))
-    assert text.startswith(cut.rstrip())
+    start = closed(spread(text)[:width])
+    assert wide(start) == min(width, wide(text))
+    assert text.startswith(start.rstrip())
+
+
+@given(TEXTS, st.integers(0, 40))
+def test_the_middle_of_a_long_text_is_left_out(text: str, width: int) -> None:
+    short = closed(cut(spread(text), width))
+    assert wide(short) == min(width, wide(text))
+    if wide(text) > width >= 3:
+        start, end = short.split("...", 1)
+        assert text.startswith(start.rstrip())
+        assert text.endswith(end.lstrip())
 
 
 @given(TEXTS, st.integers(4, 40))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -273,11 +273,26 @@ def test_a_rank_of_several_is_a_narrower_layer() -> None:
         (Wish("cpu", "llama-3.1-8b", tp=3), "tp=3 does not divide"),
         (Wish("cpu", block_size=0), "--block-size is 0"),
         (Wish("cpu", max_batch=1), "max_batch is 1; it must be at least 2"),
+        (Wish("cpu", max_context=0), "max_context is 0; it must be at least 512"),
+        (Wish("cpu", max_step_tokens=0), "max_step_tokens is 0; it must be at least 128"),
+        (Wish("cpu", ""), "model '' is neither a file nor a bundled name"),
+        (Wish("cpu", dtype=""), "--dtype '' is not measured; choices"),
+        (Wish("cpu", max_batch=10**30), "--max-batch is 10{30}; it must be a whole number up to"),
+        (Wish("cpu", seed=10**30), "--seed is 10{30}; it must be a whole number from 0 up to"),
+        (Wish("tpu"), "device 'tpu' is not there; torch sees: .*cpu"),
     ],
 )
 def test_what_is_not_measured_is_refused_by_name(wish: Wish, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plan_calibration(wish)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Wish)])
+def test_a_wish_of_a_wrong_kind_is_one_sentence(name: str) -> None:
+    for odd in ([1], {}, "nope", b"x", -1, object(), float("nan")):
+        wish: Any = {"device": "cpu", name: odd}
+        with pytest.raises(ValueError, match=name.replace("_", "[-_]")):
+            plan_calibration(Wish(**wish))
 
 
 def test_the_dry_run_counts_what_the_session_takes(

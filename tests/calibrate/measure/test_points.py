@@ -11,13 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.calibrate.measure.points import (
+    FIT,
+    HOLD_OUT,
     HOLD_OUTS_PER_BLOCK,
+    LOADS,
     Limits,
     copies,
+    flex,
     grid,
     hold_outs,
     layouts,
 )
+from kvsim.sim import measured_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +33,16 @@ def test_the_grid_has_the_points_of_the_step_cost_model() -> None:
     model = {"layer": 11, "decode": 9, "prefill": 11, "mixed": 4, "head": 7}
     assert {block: counts[block] for block in model} == model
     assert set(counts) == {*model, "small", "host"}
+
+
+def test_every_block_has_its_loads_and_profiles_are_read_by_the_same() -> None:
+    limits = Limits()
+    points = [*grid(limits), *layouts(limits), flex(limits), *copies(host_link=True)]
+    points += hold_outs(limits, 0)
+    assert {point.block for point in points} == set(LOADS)
+    assert all(set(point.loads) == set(LOADS[point.block]) for point in points)
+    assert measured_points.LOADS == LOADS
+    assert measured_points.ROLES == (FIT, HOLD_OUT)
 
 
 def test_the_engine_s_largest_step_is_measured() -> None:

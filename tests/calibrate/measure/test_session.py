@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvsim.calibrate.calibration import Wish, plan_calibration
 from kvsim.calibrate.measure.anchor import CPU_RULE, AnchorRule
 from kvsim.calibrate.measure.points import Limits, grid
 from kvsim.calibrate.measure.raw_points import RawPoints
@@ -133,6 +134,15 @@ def test_a_second_session_on_a_slower_machine_is_refused(
         session(device, tmp_path / "p")
 
 
+def test_a_drift_beyond_what_is_allowed_never_reads_as_allowed(
+    device: FakeDevice, tmp_path: Path
+) -> None:
+    session(device, tmp_path / "p", POINTS[:6])
+    device.slowness = lambda _: 1.104
+    with pytest.raises(ValueError, match=r"last \+11 % \(allowed: 10 %\)"):
+        session(device, tmp_path / "p")
+
+
 @pytest.mark.parametrize("slow_points", [0, 4])
 def test_a_start_in_a_slow_stretch_is_noticed(
     device: FakeDevice, tmp_path: Path, slow_points: int
@@ -203,6 +213,9 @@ ROW = {"block": "layer", "role": "fit", "loads": {"tokens": 1}, "times_us": [2.0
         ("points", [ROW | {"times_us": [1, None]}], "not a list of times above 0"),
         ("points", [ROW | {"loads": {"tokens": "1"}}], "not an object of whole numbers from 0"),
         ("points", [ROW | {"anchor_us": None}], "points[0]: anchor_us is None, not a time"),
+        ("points", [ROW | {"block": "layers"}], "points[0]: block is 'layers', not one of layer"),
+        ("points", [ROW | {"block": []}], "points[0]: block is [], not one of layer, small"),
+        ("points", [ROW | {"block": "decode"}], "loads of decode are tokens, not batch, context"),
     ],
 )
 def test_a_damaged_file_is_told_in_a_sentence(
@@ -222,8 +235,24 @@ def test_a_damaged_file_is_told_in_a_sentence(
 
 def test_points_of_another_calibration_are_refused(device: FakeDevice, tmp_path: Path) -> None:
     session(device, tmp_path / "p", POINTS[:1])
-    with pytest.raises(ValueError, match=r"another calibration \(model differ\): remove it"):
+    with pytest.raises(ValueError, match=r"calibration \(model was '.*', now 'other'\): remove"):
         RawPoints.opened(tmp_path / "p", {**SETUP, "model": "other"})
+
+
+def test_limits_are_a_part_of_the_setup(tmp_path: Path) -> None:
+    """Not only how many points they leave: of 1,024 and of 1,025 tokens there are as many."""
+    path = tmp_path / "p"
+    one, other = (
+        plan_calibration(Wish("cpu", "llama-3.1-8b", "bf16", max_step_tokens=tokens)).setup
+        for tokens in (1024 + 8, 1024 + 9)
+    )
+    assert one["points"] == other["points"]
+    RawPoints(path, one).save()
+    RawPoints.opened(path, one)
+    with pytest.raises(
+        ValueError, match=r"calibration \(limits\.max_step_tokens was 1032, now 1033\): remove"
+    ):
+        RawPoints.opened(path, other)
 
 
 def test_no_drift_at_all_cannot_be_asked_for() -> None:
