@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.readable import number, seconds
+from kvsim.sim.readable import number, seconds, shortened
 from kvsim.sim.sketch import POINTS, in_use, resampled
 from kvsim.traces.columns import closed, spread
 
@@ -60,7 +60,7 @@ def compared_lines(sketches: Sequence[tuple[str, float, Sequence[float]]]) -> li
         num = max(round(POINTS * end_s / longest_s), 1)
         sketch = sparkline(resampled(shares, [1.0] * len(shares), num), top, levels)
         high = number(100 * max(shares), 3)
-        label = closed(f"{spread(name)[: _LABEL - 3]:<{_LABEL - 2}}")
+        label = closed(f"{shortened(spread(name), _LABEL - 3):<{_LABEL - 2}}")
         lines.append(f"  {label}{sketch}  up to {high} %")
     return lines
 

@@ -40,12 +40,18 @@ def cell(text: str, width: int) -> str:
 def wrapped(
     label: str, text: str, *, first_width: int = 24, width: int = WIDTH, hang: int = 0
 ) -> list[str]:
-    """Lines of one labelled sentence, broken at words and indented below its label (+ ``hang``)."""
+    """Lines of one labelled sentence, broken at words and indented below its label (+ ``hang``).
+
+    A label that is too long for its column has a line of its own.
+    """
     label, text = spread(label), spread(text)
+    if len(label) >= first_width and text:
+        below = wrapped("", text, first_width=first_width, width=width, hang=hang)
+        return [closed(label), *below]
     lines = textwrap.wrap(
         _WITH_UNIT.sub(rf"\1{_GLUE}\2", text),
         width,
-        initial_indent=f"{label:<{first_width}}" if len(label) < first_width else f"{label} ",
+        initial_indent=f"{label:<{first_width}}",
         subsequent_indent=" " * (first_width + hang),
         break_long_words=False,
         break_on_hyphens=False,

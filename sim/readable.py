@@ -21,6 +21,14 @@ def printable(text: str) -> str:
     return _UNSEEN.sub("\ufffd", _BREAKS.sub(" ", text))
 
 
+def shortened(text: str, most: int) -> str:
+    """Text of ``most`` characters at most: names of a family begin alike, so both ends stay."""
+    if len(text) <= most:
+        return text
+    tail = (most - len("...")) // 2
+    return f"{text[: most - len('...') - tail]}...{text[len(text) - tail :]}"
+
+
 def number(value: object, digits: int = 4) -> str:
     """Readable number: ``12,345``, ``0.01234``, ``-`` for ``None``."""
     if value is None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kvsim.cli.table import table, wrapped
-from kvsim.sim.readable import number, seconds
+from kvsim.sim.readable import number, seconds, shortened
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,17 @@ def test_sentences_break_between_words_but_not_before_a_unit() -> None:
     lines = wrapped("label", "aaaa bbbb 12 ms cccc", first_width=6, width=18)
     assert lines == ["label aaaa bbbb", "      12 ms cccc"]
     assert wrapped("label", "") == ["label"]
-    assert wrapped("a long label", "text", first_width=6) == ["a long label text"]
+    assert wrapped("a long label", "text", first_width=6) == ["a long label", "      text"]
+    assert wrapped("a long label", "", first_width=6) == ["a long label"]
 
 
 def test_cells_that_are_too_long_stay_apart() -> None:
     assert table([("a", "12,345", "9,999.00 GiB")], first_width=2, width=16) == [
         "a  12,345 9,999.00 GiB"
     ]
+
+
+def test_long_names_keep_both_ends() -> None:
+    assert shortened("prefix policy=lru", 17) == "prefix policy=lru"
+    assert shortened("prefix policy=furthest-next-use", 21) == "prefix po...-next-use"
+    assert len(shortened("x" * 40, 20)) == 20
