@@ -23,8 +23,9 @@ from kvsim.sim.report.palette import STATE_LABELS
 from kvsim.sim.report.plan_page import memory_chart
 from kvsim.sim.report.run_page import run_page
 from kvsim.sim.report.run_panels import run_panels
-from kvsim.sim.run import Run
+from kvsim.sim.run import Run, simulate
 from kvsim.sim.scenario import Scenario
+from kvsim.traces import bundled_path, read_trace
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -125,6 +126,29 @@ def test_latencies_of_no_time_have_an_axis(
     assert figure.layout.xaxis.type != "log"
     assert run_panels({"a": figure}).layout.xaxis.type != "log"
     page_of(instant_run())
+
+
+def test_the_head_tells_what_was_changed_and_what_came_out() -> None:
+    values: dict[str, object] = {"engine.max_num_seqs": 2, "engine.max_model_len": 4096}
+    scenario = Scenario.load("vllm-0.32").with_values(values | {"slo.ttft": "5s"})
+    run = simulate(read_trace(bundled_path("chat-2k"), limit=3), scenario)
+    page = page_of(run)
+    told = "engine.max_model_len = 4096; engine.max_num_seqs = 2"
+    assert f"<dt>changed</dt><dd>{told}</dd>" in page
+    rates, goodput = run.summary["throughput"], run.summary["goodput"]
+    assert isinstance(rates, dict)
+    assert isinstance(goodput, dict)
+    assert f"<dt>throughput</dt><dd>{rates['requests_per_s']:.4g} requests/s" in page
+    assert f"<dt>goodput</dt><dd>{goodput['requests_per_s']:.4g} requests/s, 100 %" in page
+    assert "<dt>changed" not in page_of(simulate(run.trace))
+
+
+def test_a_run_that_refuses_all_says_why() -> None:
+    one = np.ones(1, dtype=np.int64)
+    page = page_of(simulate(Trace("long", one * 0, one * 10**6, one)))
+    assert "<dt>first refused</dt><dd>r0000: prompt of 1,000,000 tokens" in page
+    assert "no step ran</dd>" in page
+    assert "no %" not in page
 
 
 def test_one_window_is_drawn_from_its_start_to_its_end(make_run: Callable[..., Run]) -> None:
