@@ -27,6 +27,8 @@ _LONGEST_LABEL: Final = 32
 _BAR_PX: Final = 24
 _PANEL_PX: Final = 90
 """Title, axis and space of a row of panels."""
+_FEW_TICKS: Final = 3
+"""Bars have their numbers beside them, and a phone little room below."""
 _ROOM: Final = 1.35
 """Of an axis against its longest bar: room for the number beside the bar."""
 _USERS: Final = (
@@ -125,6 +127,7 @@ def users_figure(rows: Sequence[Row], lines: Sequence[Line]) -> go.Figure:
         unit = ", s" if line.label.startswith(("TTFT", "TPOT")) else ""
         panels.append(_Panel(line.label, line.values, texts, best, GREY, unit))
     figure = _multiples(rows, [_label(row.name) for row in rows], panels)
+    figure.update_xaxes(nticks=_FEW_TICKS)
     for line, axis in zip(lines, figure.select_xaxes(), strict=False):
         if line.label.startswith(("TTFT", "TPOT")):
             axis.update(SECONDS)

@@ -44,6 +44,7 @@ def hit_chart(view: RunView) -> Chart | str:
         y=numbers([percent for _, percent in points]),
         name="hit rate",
         mode="lines" if len(points) > 1 else "markers",
+        cliponaxis=len(points) > 1,
         line={"color": BLUE},
     )
     figure.update_xaxes(rangemode="nonnegative")

@@ -75,7 +75,11 @@ def log_ticks(values: Iterable[float | None], show: Callable[[float], str]) -> d
     steps = (1, 2, 5) if most < 10**_TENS_ALONE * least else (1,)
     exponents = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
     ticks = [float(f"{step}e{exponent}") for exponent in exponents for step in steps]
-    axis = {"type": "log", "tickvals": ticks, "ticktext": [show(tick) for tick in ticks]}
+    axis: dict[str, object] = {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [show(tick) for tick in ticks],
+    }
     if sum(least <= tick <= most for tick in ticks) < _FEWEST_TICKS:
         below = max((tick for tick in ticks if tick < least), default=least / 2)
         above = min((tick for tick in ticks if tick > most), default=2 * most)

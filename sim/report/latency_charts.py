@@ -84,6 +84,7 @@ def course_chart(view: RunView) -> Chart | str:
                 legendgroup=name,
                 showlegend=row == 1,
                 mode="lines" if len(parts) > 1 else "markers",
+                cliponaxis=len(parts) > 1,
                 line=line,
                 row=row,
                 col=1,
