@@ -45,7 +45,7 @@ def wrapped(
     A label that is too long for its column has a line of its own.
     """
     label, text = spread(label), spread(text)
-    if len(label) >= first_width and text:
+    if label and text and len(label) >= first_width:
         below = wrapped("", text, first_width=first_width, width=width, hang=hang)
         return [closed(label), *below]
     lines = textwrap.wrap(

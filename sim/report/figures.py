@@ -28,6 +28,8 @@ _TENS_ALONE: Final = 2.5
 """Powers of ten from which on a phone has room for tens only."""
 _FEWEST_TICKS: Final = 2
 """With fewer an axis has no scale."""
+_EDGE: Final = 0.03
+"""Of an axis, beyond its ticks: in the corner the first ones of both axes would overlap."""
 
 
 def numbers(values: ArrayLike) -> list[float | None]:
@@ -83,7 +85,8 @@ def log_ticks(values: Iterable[float | None], show: Callable[[float], str]) -> d
     if sum(least <= tick <= most for tick in ticks) < _FEWEST_TICKS:
         below = max((tick for tick in ticks if tick < least), default=least / 2)
         above = min((tick for tick in ticks if tick > most), default=2 * most)
-        axis["range"] = [math.log10(below), math.log10(above)]
+        space = _EDGE * math.log10(above / below)
+        axis["range"] = [math.log10(below) - space, math.log10(above) + space]
     return axis
 
 
