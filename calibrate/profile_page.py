@@ -16,6 +16,7 @@ from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import CYCLE, GREY
 from kvsim.sim.report.tables import table_html
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -126,8 +127,8 @@ def _worst(rows: Sequence[Compared]) -> Iterator[str]:
         if chosen:
             worst = max(chosen, key=lambda row: abs(_error_percent(row)))
             yield (
-                f"The worst of {len(chosen)} points {kind} is {_error_percent(worst):+.1f} % off, "
-                f"at {worst.block}, {worst.label}."
+                f"The worst of {counted(len(chosen), 'point')} {kind} is "
+                f"{_error_percent(worst):+.1f} % off, at {worst.block}, {worst.label}."
             )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.readable import seconds
+from kvsim.sim.readable import number, seconds
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import laid_out, new_figure, numbers, thinned
 from kvsim.sim.report.page import Head, bullets, page
@@ -65,18 +65,20 @@ def _percent(row: Row) -> str:
 def _load_charts(theirs: LoadSeries | None, ours: LoadSeries) -> Iterator[Chart]:
     """KV use, running and waiting requests."""
     for name, title, unit, see in (
-        ("kv_percent", "KV blocks in use", "% of the pool", "the same pool fills at the same time"),
+        ("kv_percent", "KV blocks in use", "% of the pool", "the pool fills at the same times"),
         ("running", "Running requests", "requests", "both engines hold as many seats"),
         ("waiting", "Waiting requests", "requests", "the queues grow and drain together"),
     ):
-        figure = new_figure("seconds since the first arrival (s)", unit, height=320)
+        figure = new_figure("time since the first arrival (s)", unit, height=320)
         words = []
+        seen = f"whether {see}" if theirs is not None else "the replay alone: the log has no load"
         for series, kind in zip((theirs, ours), _KINDS, strict=True):
             if series is not None:
                 values = getattr(series, name)
                 _add_curve(figure, *thinned(series.time_s, values), kind)
-                words.append(f"{kind[0]} {float(np.max(values, initial=0)):.4g} at most")
-        yield Chart(title, figure, f"whether {see}.", f"{', '.join(words)}.")
+                most = number(float(np.max(values, initial=0)))
+                words.append(f"{kind[0]} {most} {unit} at most")
+        yield Chart(title, figure, f"{seen}.", f"{', '.join(words)}.")
 
 
 def _latency_chart(run: MeasuredRun, ours: Replay) -> Chart:

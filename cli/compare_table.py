@@ -12,6 +12,7 @@ from kvsim.sim.comparison_lines import (
     notes_of,
     pool_text,
     served_text,
+    short_name,
     table_lines,
 )
 from kvsim.sim.comparison_reference import differences_to_lru
@@ -102,8 +103,7 @@ def _block(headings: Sequence[list[str]], width: int) -> list[str]:
 def _heading(name: str) -> list[str]:
     """Lines of a name: the allocator, then one varied key (without its table) a line, or two."""
     lines = []
-    for part in name.split(", "):
-        text = part.partition(".")[2] if "=" in part else part
+    for text in short_name(name).split(", "):
         key, equals, value = text.partition("=")
         lines += [key + equals, value] if equals and len(text) > _WIDEST_HEADING else [text]
     return lines

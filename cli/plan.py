@@ -81,7 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from kvsim.cli.plan_table import plan_lines
 
-        print_lines(_named(arguments, scenario) + plan_lines(document))
+        lines = _named(arguments, scenario) + plan_lines(document)
+        print_lines(lines + _page_lines(arguments))
     return 0
 
 
@@ -166,7 +167,8 @@ def _show_too_small(
     else:
         from kvsim.cli.plan_table import too_small_lines
 
-        print_lines(_named(arguments, scenario) + too_small_lines(document))
+        lines = _named(arguments, scenario) + too_small_lines(document)
+        print_lines(lines + _page_lines(arguments))
     print(f"kvsim: {harmless(str(error))}", file=sys.stderr)
     return 2
 
@@ -178,6 +180,14 @@ def _write_html(arguments: argparse.Namespace, document: dict[str, Any], pool: P
     from kvsim.sim.report.plan_page import plan_page
 
     write_page(plan_page(document, pool), Path(arguments.html))
+
+
+def _page_lines(arguments: argparse.Namespace) -> list[str]:
+    from kvsim.cli.table import wrapped
+
+    if arguments.html is None:
+        return []
+    return ["", *wrapped("page", f"{arguments.html}: open it in a browser", first_width=22)]
 
 
 def _named(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:

@@ -24,8 +24,9 @@ def print_table(
     rows: Sequence[Row],
     notes: Sequence[str],
     beside: Sequence[str],
+    page: str | None,
 ) -> None:
-    """Print notes, figures of both, means under ``beside`` assumptions, and counts."""
+    """Print notes, figures of both, means under ``beside`` assumptions, counts, and the page."""
     for note in notes:
         label, _, text = note.partition(": ")
         print(harmless("\n".join(wrapped(label, text, first_width=14))))
@@ -50,6 +51,8 @@ def print_table(
         text = ", ".join(f"{count:,} {name}" for name, count in counts.items())
         text = text or "the log does not count preemptions and hits"
         print(harmless("\n".join(wrapped(label, text, first_width=14))))
+    if page is not None:
+        print("\n".join(["", *wrapped("page", f"{page}: open it in a browser", first_width=14)]))
 
 
 def _series_rows(theirs: LoadSeries, ours: LoadSeries) -> list[list[str]]:

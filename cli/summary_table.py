@@ -8,6 +8,7 @@ from kvsim.cli.summary_memory import memory_lines, swapping_lines
 from kvsim.cli.table import table, wrapped
 from kvsim.sim.datasheet import is_assumed
 from kvsim.sim.readable import number, seconds
+from kvsim.sim.report.facts import goodput_text, throughput_text
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
@@ -84,13 +85,8 @@ def _latency(latency: Section) -> list[str]:
 
 
 def _rates(summary: Section) -> list[str]:
-    rates, steady = summary["throughput"], summary["phases"]["steady"]
-    lines = wrapped(
-        "throughput",
-        f"{number(rates['requests_per_s'])} requests/s, "
-        f"{number(rates['output_tokens_per_s'])} output tokens/s, "
-        f"{number(rates['total_tokens_per_s'])} tokens/s",
-    )
+    steady = summary["phases"]["steady"]
+    lines = wrapped("throughput", throughput_text(summary["throughput"]))
     if steady["requests_per_s"] is not None:
         lines += wrapped(
             "  steady part",
@@ -100,15 +96,7 @@ def _rates(summary: Section) -> list[str]:
         )
     goodput = summary["goodput"]
     if goodput is not None:
-        limits = ", ".join(
-            f"{name.removesuffix('_s').upper()} <= {seconds(limit)}"
-            for name, limit in goodput["slo"].items()
-        )
-        lines += wrapped(
-            "goodput",
-            f"{number(goodput['requests_per_s'])} requests/s, "
-            f"{number(goodput['percent_of_finished'])} % of the finished keep {limits}",
-        )
+        lines += wrapped("goodput", goodput_text(goodput))
     return lines
 
 
@@ -119,8 +107,7 @@ def _events(summary: Section) -> list[str]:
     return [
         *wrapped(
             "prefix cache",
-            f"{number(cache['hit_percent'])} % of prompt tokens hit at first admission, "
-            f"{counted(cache['evicted_blocks'], 'block')} evicted",
+            f"{_hits(cache['hit_percent'])}, {counted(cache['evicted_blocks'], 'block')} evicted",
         ),
         *wrapped(
             "preemptions",
@@ -144,8 +131,14 @@ def _events(summary: Section) -> list[str]:
     ]
 
 
+def _hits(percent: float | None) -> str:
+    if percent is None:
+        return "no prompt was admitted"
+    return f"{number(percent)} % of prompt tokens hit at first admission"
+
+
 def _step_cost(cost: Section) -> str:
-    if is_assumed(cost["source"]):
+    if is_assumed(cost["source"]) or not cost["steps"]:
         return f"{cost['source']}; {counted(cost['steps'], 'step')}"
     return (
         f"{cost['source']}; {number(cost['percent_outside'])} % of "

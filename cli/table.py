@@ -43,15 +43,19 @@ def wrapped(
 ) -> list[str]:
     """Lines of one labelled sentence, broken at words and indented below its label (+ ``hang``).
 
-    Of words that no line has room for the middle is left out, but for paths, which are copied.
+    A label that is too long for its column has a line of its own. Of words that no line has room
+    for the middle is left out, but for paths, which are copied.
     """
     room = width - first_width - hang
-    label, text = cut(spread(label), width // 2), spread(text)
+    label, text = cut(spread(label), width), spread(text)
+    if label and text and len(label) >= first_width:
+        below = wrapped("", closed(text), first_width=first_width, width=width, hang=hang)
+        return [closed(label), *below]
     text = _WORD.sub(lambda word: word[0] if "/" in word[0] else cut(word[0], room), text)
     lines = textwrap.wrap(
         _WITH_UNIT.sub(rf"\1{_GLUE}\2", text),
         width,
-        initial_indent=f"{label:<{first_width}}" if len(label) < first_width else f"{label} ",
+        initial_indent=f"{label:<{first_width}}",
         subsequent_indent=" " * (first_width + hang),
         break_long_words=False,
         break_on_hyphens=False,

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(measured, ours, rows, notes)
     else:
-        print_table(measured, ours, rows, notes, beside)
+        print_table(measured, ours, rows, notes, beside, arguments.html)
     return 0
 
 

@@ -149,6 +149,12 @@ def notes_of(comparison: Comparison) -> list[str]:
     return [*comparison.notes, *said_of(own, len(comparison.rows))]
 
 
+def short_name(name: str) -> str:
+    """Name of a varied run without the tables of its keys."""
+    parts = (part.partition(".")[2] if "=" in part else part for part in name.split(", "))
+    return ", ".join(parts)
+
+
 def said_of(pairs: Sequence[tuple[str, str]], num_rows: int) -> list[str]:
     """Sentences of ``(row, sentence)``, each once: after the names of its rows, if not all have it.
 
@@ -158,13 +164,16 @@ def said_of(pairs: Sequence[tuple[str, str]], num_rows: int) -> list[str]:
     for name, sentence in pairs:
         rows_of.setdefault(sentence, []).append(name)
     return [
-        sentence if len(names) == num_rows else f"{_listed(names)}: {sentence}"
+        sentence if len(names) == num_rows else f"{listed(names)}: {sentence}"
         for sentence, names in rows_of.items()
     ]
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names beside each other; those of varied runs hold commas of their own."""
+def listed(names: Sequence[str]) -> str:
+    """Names, or what begins with one, beside each other; those of varied runs hold commas.
+
+    Of more than a few the first are given, and how many follow.
+    """
     shown = names[:_MOST_NAMED]
     more = [f"{len(names) - len(shown)} more"] if len(names) > len(shown) else []
     return ("; " if any("," in name for name in shown) else ", ").join([*shown, *more])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.readable import number, seconds
 from kvsim.sim.request_columns import PS_PER_S
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: 
     arrivals = int(((columns.arrival_ps > start_ps) & (columns.arrival_ps <= end_ps)).sum())
     if slope is not None and growth > 3 * math.sqrt(2 * arrivals):
         what = (
-            f"after the ramp-up the queue grows by {slope:.3g} requests a second; "
+            f"after the ramp-up the queue grows by {number(slope, 3)} requests a second; "
             f"what binds: {label}"
         )
         return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
@@ -59,8 +60,8 @@ def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: 
     arriving_ps = phases.last_arrival_ps - phases.first_arrival_ps
     if backlog_ps > max(arriving_ps, _FEWEST_WINDOWS * recorder.width_ps):
         what = (
-            f"after arrivals of {arriving_ps / PS_PER_S:.3g} s the backlog takes "
-            f"{backlog_ps / PS_PER_S:.3g} s to start; what binds: {label}"
+            f"after arrivals of {seconds(arriving_ps / PS_PER_S)} the backlog takes "
+            f"{seconds(backlog_ps / PS_PER_S)} to start; what binds: {label}"
         )
         return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
     if trusted != _PERCENTILES[-1]:

@@ -117,6 +117,25 @@ def test_a_phone_shows_all(
     assert browser.ask("return document.documentElement.scrollWidth") <= 390
     assert beyond_the_edge(browser) == []
     assert covered_titles(browser) == []
+    if kind == "comparison":
+        assert titles_of_panels(browser, "kv-memory-over-time.csv") == {"% of the pool", "time (s)"}
+
+
+def titles_of_panels(browser: Browser, file: str) -> set[str]:
+    """Titles of axes in a chart, each of which all of its panels have."""
+    found: list[str] = browser.ask(
+        "const button = document.querySelector(`[data-file='${arguments[0]}']`);"
+        "const plot = document.getElementById(button.dataset.chart);"
+        "return [...plot.querySelectorAll('.xtitle, .ytitle, [class^=x][class$=title],"
+        " [class^=y][class$=title]')].map(t => t.textContent)",
+        file,
+    )
+    panels = browser.ask(
+        "const button = document.querySelector(`[data-file='${arguments[0]}']`);"
+        "return document.getElementById(button.dataset.chart).layout.annotations.length",
+        file,
+    )
+    return {title for title in found if found.count(title) == panels}
 
 
 @pytest.mark.slow
@@ -127,6 +146,7 @@ def test_a_screen_shows_all_at_once(
     browser.prefer("light")
     browser.open(written[kind, False])
     assert beyond_the_edge(browser) == []
+    assert covered_titles(browser) == []
     cut = "e => e.scrollWidth > e.clientWidth + 1"
     assert browser.ask(f"return [...document.querySelectorAll('.wide')].filter({cut}).length") == 0
     walk_by_keyboard(browser)
@@ -146,15 +166,17 @@ def beyond_the_edge(browser: Browser) -> list[str]:
 
 
 def covered_titles(browser: Browser) -> list[str]:
-    """Titles of axes that lie on the numbers above them, or under the legend below."""
+    """Titles of axes that lie on their numbers, or under the legend below."""
     found: list[str] = browser.ask(
         "const box = e => e.getBoundingClientRect();"
         "return [...document.querySelectorAll('.plot')].flatMap(p => {"
         " const legend = p.querySelector('.legend .bg');"
         " return [...p.querySelectorAll('text')].filter(t => {"
-        "  const axis = [...t.classList].join(' ').match(/(x[0-9]*)title/)?.[1];"
+        "  const axis = [...t.classList].join(' ').match(/([xy][0-9]*)title/)?.[1];"
         "  if (!axis) return false;"
-        "  const ticks = [...p.querySelectorAll(`.${axis}tick text`)].map(n => box(n).bottom);"
+        "  const numbers = [...p.querySelectorAll(`.${axis}tick text`)].map(box);"
+        "  if (axis[0] === 'y') return box(t).right > Math.min(...numbers.map(b => b.left)) + 1;"
+        "  const ticks = numbers.map(b => b.bottom);"
         "  return box(t).top < Math.max(0, ...ticks) - 1"
         "   || (legend && box(t).bottom > box(legend).top + 1);"
         " }).map(t => t.textContent); })"
@@ -187,15 +209,20 @@ def change_colours(browser: Browser) -> None:
 
 
 def print_out(browser: Browser) -> None:
+    heights = "return [...document.querySelectorAll('.plot')].map(p => p._fullLayout.height)"
+    shown = browser.ask(heights)
     browser.ask("dispatchEvent(new Event('beforeprint'))")
     widths = browser.ask(
         "return [...document.querySelectorAll('.plot')].map(p => p._fullLayout.width)"
     )
     assert max(widths) <= 700
+    printed = browser.ask(heights)
     assert overlapping_titles(browser) == []
     assert colours(browser)[0] == "rgb(255, 255, 255)"
     browser.ask("dispatchEvent(new Event('afterprint'))")
     assert colours(browser)[0] == "rgb(20, 23, 28)"
+    assert browser.ask(heights) == shown
+    assert all(low <= high for low, high in zip(printed, shown, strict=True))
     browser.prefer("light")
 
 

@@ -47,6 +47,11 @@ def cut(text: str, width: int) -> str:
     return (text[: kept - kept // 2] + _LEFT_OUT + end)[:width]
 
 
+def shortened(text: str, width: int) -> str:
+    """Text of at most ``width`` columns, both ends of which stay."""
+    return closed(cut(spread(text), width))
+
+
 def num_columns(text: str) -> int:
     """Columns that a text takes."""
     return len(spread(text))

@@ -37,7 +37,8 @@ def load_hardware(name: str) -> HardwareSpec:
     if Path(name).is_file():
         return read_card(Path(name), cards)
     longer = sorted(card for card in cards if name and card.startswith(name.lower()))
-    near = longer or difflib.get_close_matches(name.lower(), cards, n=1, cutoff=0.4)
+    shorter = sorted((card for card in cards if name.lower().startswith(card)), key=len)[-1:]
+    near = longer or shorter or difflib.get_close_matches(name.lower(), cards, n=1, cutoff=0.4)
     hint = f"; nearest is {' or '.join(map(repr, near))}" if near else ""
     known = ", ".join(sorted(cards))
     raise ValueError(f"hardware {name!r} is neither a file nor bundled{hint}; bundled: {known}")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kvsim.sim.comparison_lines import table_lines
+from kvsim.sim.comparison_lines import listed, short_name, table_lines
 from kvsim.sim.memory_shares import VIEWS
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, escaped
 from kvsim.sim.report.multiples import place_of, rows_of, small_multiples
 from kvsim.sim.report.palette import BLUE, GREY, STATE_LABELS
+from kvsim.traces.columns import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from kvsim.sim.comparison_lines import Line
     from kvsim.sim.comparison_row import Row
 
-_LONGEST_LABEL: Final = 30
+_LONGEST_LABEL: Final = 32
 _BAR_PX: Final = 24
 _PANEL_PX: Final = 90
 """Title, axis and space of a row of panels."""
+_FEW_TICKS: Final = 3
+"""Bars have their numbers beside them, and a phone little room below."""
 _ROOM: Final = 1.35
 """Of an axis against its longest bar: room for the number beside the bar."""
 _USERS: Final = (
@@ -57,7 +60,7 @@ def memory_chart(rows: Sequence[Row], view: str = "six") -> Chart:
     waited = any(row.kv_bytes_share["while_waiting"] for row in rows)
     when = "while requests wait" if waited else "over the whole run (no request waited)"
     tokens = [
-        f"{row.name} {100 * (share['token'] + share['duplicate']):.1f} %"
+        f"{row.name}: {100 * (share['token'] + share['duplicate']):.1f} %"
         for row in rows
         if (share := row.kv_bytes_share["while_waiting" if waited else "all_time"]) is not None
     ]
@@ -66,7 +69,7 @@ def memory_chart(rows: Sequence[Row], view: str = "six") -> Chart:
         states_figure(rows, "while_waiting" if waited else "all_time", view),
         "the longer the bar of token, the more of the memory does its work; the other bars say "
         "where the rest went.",
-        f"Share of the pool that holds tokens: {', '.join(tokens)}.",
+        f"Share of the pool that holds tokens: {listed(tokens)}.",
     )
 
 
@@ -104,13 +107,13 @@ def users_chart(rows: Sequence[Row]) -> Chart | str:
     for line in shown:
         names = [row.name for row, (_, best) in zip(rows, line.cells(), strict=True) if best]
         if names:
-            winners.append(f"{line.label}: {' and '.join(names)}")
+            winners.append(f"{line.label}: {listed(names)}")
     return Chart(
         "What users see",
         users_figure(rows, shown),
         "the outlined bar with a star is the best of its panel; latencies of overloaded runs tell "
         "the length of the trace.",
-        f"The best. {'; '.join(winners)}." if winners else "No run is better than another.",
+        f"The best. {'. '.join(winners)}." if winners else "No run is better than another.",
     )
 
 
@@ -124,6 +127,7 @@ def users_figure(rows: Sequence[Row], lines: Sequence[Line]) -> go.Figure:
         unit = ", s" if line.label.startswith(("TTFT", "TPOT")) else ""
         panels.append(_Panel(line.label, line.values, texts, best, GREY, unit))
     figure = _multiples(rows, [_label(row.name) for row in rows], panels)
+    figure.update_xaxes(nticks=_FEW_TICKS)
     for line, axis in zip(lines, figure.select_xaxes(), strict=False):
         if line.label.startswith(("TTFT", "TPOT")):
             axis.update(SECONDS)
@@ -177,5 +181,4 @@ def _bars(panel: _Panel, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _label(name: str, suffix: str = "") -> str:
-    cut = name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 3]}..."
-    return f"{escaped(cut)}{suffix} "
+    return f"{escaped(shortened(short_name(name), _LONGEST_LABEL))}{suffix} "

@@ -62,7 +62,7 @@ def _head(comparison: Comparison) -> Head:
 
 def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Block]:
     rows, lines = comparison.rows, table_lines(comparison.rows)
-    yield bullets("Verdicts", (f"{row.name}: {row.verdict['text']}" for row in rows))
+    yield bullets("Verdicts", said_of([(row.name, row.verdict["text"]) for row in rows], len(rows)))
     if published is not None:
         yield from _published(published)
     yield memory_chart(rows, "six" if published is None else "sosp23")

@@ -8,13 +8,14 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.comparison_lines import Line, table_lines
+from kvsim.sim.comparison_lines import Line, listed, short_name, table_lines
 from kvsim.sim.memory_shares import STATES
 from kvsim.sim.readable import number
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import escaped, numbers
 from kvsim.sim.report.multiples import ACROSS, place_of, small_multiples
 from kvsim.sim.report.palette import BLUE, ORANGE, STATE_LABELS
+from kvsim.traces.columns import shortened
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _AROUND_PX: Final = 75
 _BELOW_PX: Final = 90
 """For titles of axes and the legend: no second drawing where that is enough."""
 _LETTERS: Final = 26
+_MOST_LINES: Final = 2
+"""Of a panel's title, and letters of each."""
 _LEAST_PERCENT: Final = 0.2
 """States that a run never has more of are left out of its panel: nobody would see them."""
 _SAME_AXES: Final = "all panels have the same axes, and one that ends early was done early."
@@ -117,7 +120,10 @@ def _panels(rows: Sequence[Row], best: Sequence[bool]) -> go.Figure:
 
 def _title(name: str, *, best: bool) -> str:
     """Two lines at most, with a star for the best."""
-    lines = wrap(name, _LETTERS, max_lines=2, placeholder="...")
+    lines = wrap(short_name(name), _LETTERS, break_on_hyphens=False)
+    if len(lines) > _MOST_LINES:
+        cut = shortened(short_name(name), _MOST_LINES * _LETTERS)
+        lines = [cut[:_LETTERS], cut[_LETTERS:]]
     text = "<br>".join(map(escaped, lines))
     return f"<b>{text} \u2605</b>" if best else text
 
@@ -142,7 +148,7 @@ def _best(line: Line | None, num_rows: int) -> list[bool]:
 
 def _winners(what: str, rows: Sequence[Row], best: Sequence[bool]) -> str:
     names = [row.name for row, starred in zip(rows, best, strict=True) if starred]
-    return f"{what} (starred): {', '.join(names)}." if names else "No run is better than another."
+    return f"{what} (starred): {listed(names)}." if names else "No run is better than another."
 
 
 def _left_out(rows: Sequence[Row]) -> str:

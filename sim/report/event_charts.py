@@ -15,15 +15,17 @@ from kvsim.traces.counted import counted
 if TYPE_CHECKING:
     from kvsim.sim.report.run_view import RunView
 
-_PARTS: Final = {
-    "weights": ("weights", BLUE),
-    "kv": ("KV of decodes", VERMILLION),
+STEP_PARTS: Final = {
+    "weights": ("weights", VERMILLION),
+    "kv": ("KV of decodes", BLUE),
     "prefill": ("prefill attention", SKY),
     "overhead": ("overhead", ORANGE),
     "idle": ("no step", PALE),
 }
-"""What time goes into, in words, and its colour."""
+"""What time goes into, in words, and its colour: weights and KV as on the page of a plan."""
 _NO_TIME_S: Final = 1e-12
+_FEW: Final = 6
+"""Events up to which an axis has a tick for each."""
 
 
 def hit_chart(view: RunView) -> Chart | str:
@@ -42,8 +44,10 @@ def hit_chart(view: RunView) -> Chart | str:
         y=numbers([percent for _, percent in points]),
         name="hit rate",
         mode="lines" if len(points) > 1 else "markers",
+        cliponaxis=len(points) > 1,
         line={"color": BLUE},
     )
+    figure.update_xaxes(rangemode="nonnegative")
     figure.update_yaxes(range=[0, 100])
     share = 100 * columns.hit_tokens.sum() / prompts.sum()
     return Chart(
@@ -67,14 +71,18 @@ def preemption_chart(view: RunView) -> Chart | str:
         name="preemptions",
         marker={"color": VERMILLION, "line": {"width": 0}},
     )
+    if max(y or 0 for y in figure.data[0].y) < _FEW:
+        figure.update_yaxes(dtick=1)  # no half preemptions
     columns = view.columns
+    lost, again = int(columns.lost_tokens.sum()), int(columns.resume_hit_tokens.sum())
+    found = f", {again:,} of them found in the cache again" if again else ""
     return Chart(
         "Preemptions",
         figure,
         "each one throws work away or moves it; many in a row mean that too much was let in.",
         f"{counted(int(series['preemptions'].sum()), 'preemption')} of "
         f"{counted(int((columns.preemptions > 0).sum()), 'request')}, "
-        f"{counted(int(columns.lost_tokens.sum()), 'computed token')} lost.",
+        f"{counted(lost, 'computed token')} lost{found}.",
     )
 
 
@@ -91,8 +99,8 @@ def swap_chart(view: RunView) -> Chart | str:
         gib = numbers([(value or 0.0) / GIB for value in view.summed(column)])
         figure.add_bar(x=view.stretch_middle_s, y=gib, name=name, marker={"color": colour})
     line = {"color": BLUE, "width": 2}
-    held = numbers(series["host_bytes"] / GIB)
-    figure.add_scatter(x=view.middle_s, y=held, name="on the host", mode="lines", line=line)
+    held = view.over_time(series["host_bytes"] / GIB)
+    figure.add_scatter(**held, name="on the host", mode="lines", line=line)
     moved = {way: series[f"swapped_{way}_bytes"].sum() / GIB for way in ("out", "in")}
     return Chart(
         "Swapping",
@@ -108,14 +116,14 @@ def step_chart(view: RunView) -> Chart | str:
     series = view.series
     figure, words = time_figure(view, "share of time (%)"), []
     total = series["seconds"].sum()
-    for part, (label, colour) in _PARTS.items():
+    for part, (label, colour) in STEP_PARTS.items():
         column = series[f"{part}_s"]
         if column.any():
             percent = 100 * column / np.maximum(series["seconds"], _NO_TIME_S)
-            add_area(figure, view, numbers(percent), label, colour)
+            add_area(figure, view, percent, label, colour)
             words.append(f"{label} {100 * column.sum() / total:.1f} %")
     if not words:
-        return "No step times: no step ran."
+        return "No step times: no step took time."
     figure.update_yaxes(range=[0, 100])
     return Chart(
         "Where step time goes",

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.datasheet import is_assumed
+from kvsim.sim.preset import preset_names
+from kvsim.sim.readable import number, seconds
+from kvsim.sim.scenario_loader import load_scenario, scenario_to_dict
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kvsim.sim.run import Run
+    from kvsim.sim.scenario import Scenario
 
 _CHANGES_NOTHING: Final = ("step", "audit")
+_TOLD_ELSEWHERE: Final = ("model.name", "hardware.name", "slo.ttft", "slo.tpot", "slo.e2e")
+"""Keys that a head has lines of."""
 _USUAL: Final = (None, False, "1", "model")
 
 
@@ -26,6 +32,9 @@ def run_facts(run: Run) -> Iterator[tuple[str, str]]:
         "scenario",
         f"{scenario.preset or 'own'}, {scenario.model.name} on {scenario.hardware.name}",
     )
+    changed = "; ".join(_changed(scenario))
+    if changed:
+        yield "changed", changed
     yield "trace", trace_text(run.trace.name, len(run.trace), run.trace.sha256)
     read = "; ".join(_reading(run))
     if read:
@@ -54,7 +63,42 @@ def cost_text(costs: Sequence[Mapping[str, Any]]) -> str:
         return str(costs[0]["source"])
     shares = [cost["percent_outside"] for cost in costs if cost["percent_outside"] is not None]
     outside = " to ".join(dict.fromkeys(f"{edge(shares):.3g}" for edge in (min, max) if shares))
-    return f"{costs[0]['source']}; {outside or 'no'} % of the steps outside its measured range"
+    told = f"{outside} % of the steps outside its measured range" if outside else "no step ran"
+    return f"{costs[0]['source']}; {told}"
+
+
+def throughput_text(rates: Mapping[str, Any]) -> str:
+    """Rates of a run over all its time."""
+    return (
+        f"{number(rates['requests_per_s'])} requests/s, "
+        f"{number(rates['output_tokens_per_s'])} output tokens/s, "
+        f"{number(rates['total_tokens_per_s'])} tokens/s"
+    )
+
+
+def goodput_text(goodput: Mapping[str, Any]) -> str:
+    """Rate of the requests that keep the limits, their share, and the limits."""
+    limits = ", ".join(
+        f"{name.removesuffix('_s').upper()} <= {seconds(limit)}"
+        for name, limit in goodput["slo"].items()
+    )
+    return (
+        f"{number(goodput['requests_per_s'])} requests/s, "
+        f"{number(goodput['percent_of_finished'])} % of the finished keep {limits}"
+    )
+
+
+def _changed(scenario: Scenario) -> Iterator[str]:
+    """Keys whose values are not those of the preset."""
+    if scenario.preset not in preset_names():
+        return
+    usual, tables = (scenario_to_dict(one) for one in (load_scenario(scenario.preset), scenario))
+    for table, values in tables.items():
+        before = usual[table]
+        if isinstance(values, dict) and isinstance(before, dict):
+            for key, value in values.items():
+                if value != before[key] and f"{table}.{key}" not in _TOLD_ELSEWHERE:
+                    yield f"{table}.{key} = {value}"
 
 
 def _reading(run: Run) -> Iterator[str]:

@@ -16,10 +16,20 @@ if TYPE_CHECKING:
 
 MOST_POINTS: Final = 2000
 """Of a curve: more than a screen has columns."""
-SECONDS: Final = {"tickformat": "~s", "ticksuffix": "s"}
-"""Axis in seconds whose ticks are ``5ms`` or ``2s``."""
+SECONDS: Final = {
+    "tickformatstops": [
+        {"dtickrange": [1, None], "value": ",~f"},
+        {"dtickrange": [None, 1], "value": "~s"},
+    ],
+    "ticksuffix": "s",
+}
+"""Axis in seconds whose ticks are ``5ms``, ``2s`` or ``1,000s``: nobody thinks in kiloseconds."""
 _TENS_ALONE: Final = 2.5
 """Powers of ten from which on a phone has room for tens only."""
+_FEWEST_TICKS: Final = 2
+"""With fewer an axis has no scale."""
+_EDGE: Final = 0.03
+"""Of an axis, beyond its ticks: in the corner the first ones of both axes would overlap."""
 
 
 def numbers(values: ArrayLike) -> list[float | None]:
@@ -57,7 +67,8 @@ def thinned(
 def log_ticks(values: Iterable[float | None], show: Callable[[float], str]) -> dict[str, object]:
     """Ticks of a logarithmic axis with ``show`` for words: 1, 2, 5, or tens where it is long.
 
-    Only values above 0 have a place on it; a linear axis where there is none.
+    Only values above 0 have a place on it; a linear axis where there is none. Where the values lie
+    so close that they have no two ticks among them, the axis reaches to the ticks around them.
     """
     positive = [value for value in values if value is not None and value > 0]
     if not positive:
@@ -66,7 +77,17 @@ def log_ticks(values: Iterable[float | None], show: Callable[[float], str]) -> d
     steps = (1, 2, 5) if most < 10**_TENS_ALONE * least else (1,)
     exponents = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
     ticks = [float(f"{step}e{exponent}") for exponent in exponents for step in steps]
-    return {"type": "log", "tickvals": ticks, "ticktext": [show(tick) for tick in ticks]}
+    axis: dict[str, object] = {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [show(tick) for tick in ticks],
+    }
+    if sum(least <= tick <= most for tick in ticks) < _FEWEST_TICKS:
+        below = max((tick for tick in ticks if tick < least), default=least / 2)
+        above = min((tick for tick in ticks if tick > most), default=2 * most)
+        space = _EDGE * math.log10(above / below)
+        axis["range"] = [math.log10(below) - space, math.log10(above) + space]
+    return axis
 
 
 def in_seconds(figure: go.Figure, axis: str, data_title: str) -> go.Figure:
@@ -91,5 +112,5 @@ def laid_out(figure: go.Figure, x_title: str, y_title: str, *, height: int = 380
         hovermode="x unified",
     )
     figure.update_xaxes(title_text=x_title, title_standoff=6, automargin=True)
-    figure.update_yaxes(title_text=y_title, rangemode="tozero")
+    figure.update_yaxes(title_text=y_title, title_standoff=4, automargin=True, rangemode="tozero")
     return figure

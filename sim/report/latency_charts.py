@@ -84,6 +84,7 @@ def course_chart(view: RunView) -> Chart | str:
                 legendgroup=name,
                 showlegend=row == 1,
                 mode="lines" if len(parts) > 1 else "markers",
+                cliponaxis=len(parts) > 1,
                 line=line,
                 row=row,
                 col=1,
@@ -91,6 +92,7 @@ def course_chart(view: RunView) -> Chart | str:
     in_seconds(laid_out(figure, "", "latency", height=620), "y", "latency (s)")
     figure.update_yaxes(SECONDS)
     figure.update_xaxes(title_text="arrival (s)", row=len(latencies))
+    figure.update_xaxes(rangemode="nonnegative")
     worst_s, part = max((np.nanmax(columns.ttft_s()[part]), middle) for middle, part in parts)
     return Chart(
         "Latencies over the run",
@@ -99,7 +101,7 @@ def course_chart(view: RunView) -> Chart | str:
         "requests stand in.",
         f"Over {len(parts)} stretch{'es' * (len(parts) > 1)} of arrivals. "
         f"Worst TTFT {seconds(float(worst_s))}, of "
-        f"requests that came around {part:.4g} s.",
+        f"requests that came around {seconds(part)}.",
     )
 
 
@@ -138,7 +140,7 @@ def gap_chart(view: RunView) -> Chart | str:
         f"By when the later token came, over {counted(len(ends), 'stretch', 'stretches')} of the "
         f"run. p99 from {seconds(float(tails_s.min()))} to {seconds(float(tails_s.max()))}; the "
         f"longest gap, {seconds(gaps.max_ps[longest] / PS_PER_S)}, ended around "
-        f"{view.stretch_middle_s[longest]:.4g} s.",
+        f"{seconds(view.stretch_middle_s[longest])}.",
     )
 
 

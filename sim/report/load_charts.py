@@ -8,7 +8,7 @@ import numpy as np
 
 from kvsim.sim.memory_shares import STATES
 from kvsim.sim.queue_clock import CAUSES
-from kvsim.sim.readable import amount
+from kvsim.sim.readable import amount, number
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.palette import (
@@ -25,6 +25,7 @@ from kvsim.sim.run_tables import cause_column
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    from numpy.typing import NDArray
 
     from kvsim.sim.report.run_view import RunView
 
@@ -50,12 +51,14 @@ def time_figure(view: RunView, y_title: str) -> go.Figure:
     return figure
 
 
-def memory_chart(view: RunView) -> Chart:
+def memory_chart(view: RunView) -> Chart | str:
     """Mean KV bytes by state in each time window, stacked up to the whole pool."""
+    if not view.series["seconds"].any():
+        return "No KV memory over time: no time passed."
     figure = time_figure(view, "KV memory (GiB)")
     for state in STATES:
         label, colour = STATE_LABELS[state]
-        add_area(figure, view, numbers(view.series[f"{state}_bytes"] / GIB), label, colour)
+        add_area(figure, view, view.series[f"{state}_bytes"] / GIB, label, colour)
     pool_bytes = view.run.setup.pool.pool_bytes
     shares = ", ".join(f"{s} {100 * view.mean(f'{s}_bytes') / pool_bytes:.1f} %" for s in STATES)
     return Chart(
@@ -66,23 +69,23 @@ def memory_chart(view: RunView) -> Chart:
     )
 
 
-def queue_chart(view: RunView) -> Chart:
+def queue_chart(view: RunView) -> Chart | str:
     """Mean numbers of running, of preempted, and of new requests by what they wait for."""
+    if not view.series["seconds"].any():
+        return "No running and waiting requests over time: no time passed."
     figure, series = time_figure(view, "requests"), view.series
     if series["preempted"].any():
-        add_area(figure, view, numbers(series["preempted"]), "preempted, wait again", SKY)
+        add_area(figure, view, series["preempted"], "preempted, wait again", SKY)
     for cause in CAUSES:
         new = series[cause_column("waiting", cause)] - series[cause_column("preempted", cause)]
         label, colour = _CAUSES[cause]
         if (new > _NOBODY).any():
-            add_area(figure, view, numbers(np.maximum(new, 0)), f"waiting for {label}", colour)
+            add_area(figure, view, np.maximum(new, 0), f"waiting for {label}", colour)
     line = {"color": BLUE, "width": 2}
-    figure.add_scatter(
-        x=view.middle_s, y=numbers(series["running"]), name="running", mode="lines", line=line
-    )
+    figure.add_scatter(**view.over_time(series["running"]), name="running", mode="lines", line=line)
     counts = ". ".join(
-        f"{name.capitalize()} {view.mean(name):.4g} in the mean, {series[name].max():.4g} "
-        "in the fullest window"
+        f"{name.capitalize()} {number(view.mean(name))} in the mean, "
+        f"{number(float(series[name].max()))} in the fullest window"
         for name in ("running", "waiting")
     )
     return Chart(
@@ -98,7 +101,7 @@ def queue_chart(view: RunView) -> Chart:
 def _causes_in_words(view: RunView, who: str, label: str) -> str:
     """What the mean number of waiting, or of preempted, requests waits for; nothing for none."""
     words = [
-        f"{_CAUSES[cause][0]} {mean:.3g}"
+        f"{_CAUSES[cause][0]} {number(mean, 3)}"
         for cause in CAUSES
         if (mean := view.mean(cause_column(who, cause)))
     ]
@@ -106,12 +109,11 @@ def _causes_in_words(view: RunView, who: str, label: str) -> str:
 
 
 def add_area(
-    figure: go.Figure, view: RunView, values: list[float | None], name: str, colour: str
+    figure: go.Figure, view: RunView, values: NDArray[np.float64], name: str, colour: str
 ) -> None:
     """One layer of a stack over the windows of a run."""
     figure.add_scatter(
-        x=view.middle_s,
-        y=values,
+        **view.over_time(values),
         name=name,
         stackgroup="stack",
         mode="lines",

@@ -5,7 +5,7 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const toggle = document.getElementById("theme");
   const probe = document.body.appendChild(document.createElement("i"));
-  const printed_px = 680;
+  const printed_px = 680, printed_part = 0.85; // so high that two charts share a page
 
   const colour = (name) => {
     probe.style.color = `var(--${name})`;
@@ -25,10 +25,12 @@
   };
 
   const isDark = () => (root.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
-  const restyle = (change = {}) => {
+  const restyle = (change = () => ({})) => {
     toggle.textContent = isDark() ? "Light colours" : "Dark colours";
     const look = template();
-    for (const plot of plots) if (plot.data) Plotly.relayout(plot, { template: look, ...change });
+    for (const plot of plots) {
+      if (plot.data) Plotly.relayout(plot, { template: look, ...change(plot) });
+    }
   };
   toggle.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
@@ -36,17 +38,22 @@
   });
   dark.addEventListener("change", () => restyle());
 
+  const heights = new Map(); // on the screen, of what is printed
   let themeOnScreen;
   addEventListener("beforeprint", () => {
     for (const plot of plots) complete(plot);
     themeOnScreen = root.dataset.theme;
     root.dataset.theme = "light";
-    restyle({ width: printed_px });
+    restyle((plot) => {
+      const { height, meta } = plot.layout;
+      heights.set(plot, height);
+      return { width: printed_px, height: meta?.panel_px ? height : printed_part * height };
+    });
   });
   addEventListener("afterprint", () => {
     if (themeOnScreen) root.dataset.theme = themeOnScreen;
     else delete root.dataset.theme;
-    restyle({ width: null, autosize: true });
+    restyle((plot) => ({ width: null, autosize: true, height: heights.get(plot) }));
   });
 
   // text of traces and names is escaped for the chart; a table shows it as it was
@@ -94,13 +101,17 @@
     const titles = layout.annotations, all_px = panel_px * titles.length;
     const { t, b } = layout.margin;
     const changed = { ...layout, height: all_px + t + b + legend_px };
+    const titled = (letter) => Object.keys(layout).filter((key) => key.startsWith(`${letter}axis`))
+      .map((key) => layout[key].title).find((title) => title?.text);
+    const [x_title, y_title] = ["x", "y"].map(titled);
     changed.annotations = titles.map((title, i) => (
       { ...title, x: 0.5, y: 1 - (i * panel_px + 28) / all_px, yanchor: "bottom" }));
     titles.forEach((_, i) => {
       const number = i ? i + 1 : "", top = 1 - (i * panel_px + 32) / all_px;
       const domain = [1 - ((i + 1) * panel_px - 62) / all_px, top];
-      changed[`xaxis${number}`] = { ...layout[`xaxis${number}`], domain: [0, 1] };
-      changed[`yaxis${number}`] = { ...layout[`yaxis${number}`], domain, showticklabels: true };
+      changed[`xaxis${number}`] = { ...layout[`xaxis${number}`], title: x_title, domain: [0, 1] };
+      changed[`yaxis${number}`] = (
+        { ...layout[`yaxis${number}`], title: y_title, domain, showticklabels: true });
     });
     return changed;
   };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.sim.comparison_lines import listed
 from kvsim.sim.readable import number, seconds
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, escaped, in_seconds, log_ticks, new_figure, numbers
@@ -61,7 +62,7 @@ def _served_chart(curves: dict[str, list[Row]], *, limits: bool) -> Chart:
         name: max((served for row in rows if (served := row.metrics[metric])), default=0.0)
         for name, rows in curves.items()
     }
-    words = ", ".join(f"{name} {number(float(value))}" for name, value in best.items())
+    words = listed([f"{name}: {number(float(value))}" for name, value in best.items()])
     winner = max(best, key=lambda name: best[name])
     return Chart(
         f"{what.capitalize()} against arrival rate",
@@ -81,11 +82,16 @@ def _ttft_chart(curves: dict[str, list[Row]]) -> Chart:
         figure.update_yaxes(title_text="TTFT p99 (logarithmic)")
     else:
         figure.update_yaxes(SECONDS)
+    ends = {
+        name: [seconds(row.metrics["ttft_s_p99"]) for row in (rows[0], rows[-1])]
+        for name, rows in curves.items()
+    }
+    words = listed([f"{name}: {' and '.join(both)}" for name, both in ends.items()])
     return Chart(
         "Time to first token against arrival rate",
         figure,
         "flat, then steep: the knee is where the queue starts to grow.",
-        f"{len(curves)} systems, {max(map(len, curves.values()))} rates.",
+        f"At the lowest and at the highest rate: {words}.",
     )
 
 

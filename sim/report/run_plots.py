@@ -22,11 +22,11 @@ class RunPlots:
 
     def kv(self) -> go.Figure:
         """KV memory by its six states over time."""
-        return load_charts.memory_chart(self._view).figure
+        return _figure(load_charts.memory_chart(self._view))
 
     def queue(self) -> go.Figure:
         """Running requests, and waiting ones by what they wait for."""
-        return load_charts.queue_chart(self._view).figure
+        return _figure(load_charts.queue_chart(self._view))
 
     def latency(self) -> go.Figure:
         """Distributions of TTFT, TPOT, ITL and E2E."""

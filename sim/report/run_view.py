@@ -41,10 +41,15 @@ class RunView:
         """Columns of the requests."""
         return RequestColumns.of(self.run.trace, self.run.engine.recorder)
 
-    @cached_property
-    def middle_s(self) -> list[float | None]:
-        """Middles of the time windows."""
-        return numbers(self.series["start_s"] + self.series["seconds"] / 2)
+    def over_time(self, values: NDArray[Any]) -> dict[str, list[float | None]]:
+        """``x`` and ``y`` of a curve: values of the time windows at their middles.
+
+        One window alone is drawn from its start to its end: a point would not be seen.
+        """
+        start_s, seconds = self.series["start_s"], self.series["seconds"]
+        if len(seconds) == 1:
+            return {"x": numbers([*start_s, *(start_s + seconds)]), "y": numbers(values.repeat(2))}
+        return {"x": numbers(start_s + seconds / 2), "y": numbers(values)}
 
     @cached_property
     def _stride(self) -> int:

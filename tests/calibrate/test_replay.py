@@ -175,6 +175,7 @@ def test_command_prints_both_and_writes_a_page(
     assert "0 ms a step: TTFT" in text
     assert "0.6 ms a step: TTFT" in text
     assert "preemptions" in text
+    assert "open it in a browser" in text
     html = page.read_text("utf-8")
     assert "measured" in html
     assert "kvsim" in html
@@ -194,6 +195,15 @@ def test_command_fits_the_first_half_of_a_step_log(
     assert [error.message for error in Draft202012Validator(schema).iter_errors(document)] == []
     assert main(["validate", "run", log, "--overhead", "1"]) == 2
     assert "--overhead goes with --profile" in capsys.readouterr().err
+
+
+def test_a_log_without_load_has_the_replay_alone_on_its_page(tmp_path: Path) -> None:
+    log, page = bench_log(tmp_path / "bench.json"), tmp_path / "bench.html"
+    names = ["--hardware", "h100-sxm", "--model", "llama-3.1-8b"]
+    assert main(["validate", "run", str(log), *names, "--html", str(page)]) == 0
+    html = page.read_text("utf-8")
+    assert html.count("the replay alone: the log has no load.") == 3
+    assert "% of the pool at most." in html
 
 
 def bench_log(path: Path) -> Path:

@@ -42,7 +42,10 @@ def test_the_curve_is_the_plan_of_each_length() -> None:
 def test_a_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "plan.html"
     assert main(["plan", "--html", str(page)]) == 0
-    assert "usable" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "usable" in printed
+    assert "open it in a browser" in printed
+    assert page.name in printed
     text = page.read_text("utf-8")
     assert "Requests that fit, by context length" in text
     assert [path.name for path in tmp_path.iterdir()] == ["plan.html"]
@@ -56,7 +59,9 @@ def test_what_does_not_fit_has_a_page_that_says_so(
     text = page.read_text("utf-8")
     assert "Does not fit: llama-3.1-70b leaves" in text
     assert "Requests that fit" not in text
-    assert "Frees most" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "Frees most" in printed.err
+    assert "open it in a browser" in printed.out
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ def test_refused_requests_come_with_the_reason_and_what_was_not_sent(
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "refused 2, unfinished 0, not sent 1" in printed
+    assert " - %" not in printed
     assert "reason of the first   r0000: prompt of 2,000 tokens >= max_model_len 1,000" in printed
     saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
     assert saved["requests"]["refused_reasons"] == {

@@ -53,7 +53,9 @@ def test_sentences_break_between_words_but_not_before_a_unit() -> None:
     lines = wrapped("label", "aaaa bbbb 12 ms cccc", first_width=6, width=18)
     assert lines == ["label aaaa bbbb", "      12 ms cccc"]
     assert wrapped("label", "") == ["label"]
-    assert wrapped("a long label", "text", first_width=6) == ["a long label text"]
+    assert wrapped("a long label", "text", first_width=6) == ["a long label", "      text"]
+    assert wrapped("a long label", "", first_width=6) == ["a long label"]
+    assert wrapped("", "text", first_width=0) == ["text"]
 
 
 def test_cells_that_are_too_long_stay_apart() -> None:

@@ -55,6 +55,8 @@ def test_errors_name_the_choices() -> None:
         match=r"'h100-xsm' is neither a file nor bundled; nearest is 'h100-sxm'; bundled",
     ):
         load_hardware("h100-xsm")
+    with pytest.raises(ValueError, match=r"nearest is 'h200'; bundled"):
+        load_hardware("h200-sxm")  # one letter from another card
     with pytest.raises(ValueError, match=r"bandwidth_bytes_per_s=0 must be > 0"):
         dataclasses.replace(load_hardware("h100-sxm"), bandwidth_bytes_per_s=0).check()
 

@@ -242,13 +242,13 @@ def test_a_growing_queue_is_overloaded_and_names_what_binds(pool: PoolShape) -> 
 
 
 def test_a_burst_with_a_long_backlog_is_overloaded(pool: PoolShape) -> None:
-    trace, recorder = queue_run([50] * 100, drain_s=0)
+    trace, recorder = queue_run([50] * 1200, drain_s=0)
     at_once = Trace(
-        "burst", np.zeros(100, dtype=np.int64), trace.prompt_tokens, trace.output_tokens
+        "burst", np.zeros(1200, dtype=np.int64), trace.prompt_tokens, trace.output_tokens
     )
     verdict = summary_of((at_once, recorder), pool)["verdict"]
     assert verdict["kind"] == "overloaded"
-    assert "backlog takes 100 s" in verdict["text"]
+    assert "after arrivals of 0 s the backlog takes 1,200 s to start" in verdict["text"]
 
 
 def test_few_requests_are_too_short_for_p99(pool: PoolShape) -> None:

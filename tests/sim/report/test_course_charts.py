@@ -84,6 +84,23 @@ def test_many_runs_are_cut_and_told() -> None:
         assert "<br>" in titles[0]
 
 
+def test_names_of_varied_keys_stay_whole_in_titles() -> None:
+    row = small_comparison().rows[0]
+    policies = ("lru", "furthest-next-use")
+    rows = [replace(row, name=f"prefix, eviction.policy={policy}") for policy in policies]
+    titles = [title.text for title in course_charts(rows)[0].figure.layout.annotations]
+    assert titles == ["prefix, policy=lru", "prefix,<br>policy=furthest-next-use"]
+
+
+def test_winners_whose_names_hold_commas_are_told_apart() -> None:
+    rows = small_comparison().rows
+    least = min(rows, key=lambda row: row.course.waited_s)
+    both = [replace(least, name=f"same, rate x {rate}") for rate in (1, 2)]
+    waiting = course_charts([*rows, *both])[1]
+    told = f"{least.name}; same, rate x 1; same, rate x 2"
+    assert waiting.summary == f"Least waited in all (starred): {told}."
+
+
 def test_where_no_time_passed_there_is_no_course() -> None:
     one = np.ones(1, dtype=np.int64)
     refused = Trace("too long", one * 0, one * 10**6, one)

@@ -39,6 +39,26 @@ def test_a_short_logarithmic_axis_has_ticks_between_the_tens() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("values", "least", "most"),
+    [
+        ([0.00635, 0.00636], "5 ms", "10 ms"),
+        ([0.009, 0.011], "5 ms", "20 ms"),
+        ([10], "10 s", "20 s"),
+    ],
+)
+def test_values_that_lie_close_have_a_tick_on_either_side(
+    values: list[float], least: str, most: str
+) -> None:
+    axis: dict[str, Any] = log_ticks(values, seconds)
+    shown = [
+        text
+        for tick, text in zip(axis["tickvals"], axis["ticktext"], strict=True)
+        if axis["range"][0] <= np.log10(tick) <= axis["range"][1]
+    ]
+    assert (shown[0], shown[-1]) == (least, most)
+
+
 def test_an_axis_with_nothing_above_zero_is_linear() -> None:
     assert log_ticks([0, 0.0, None], seconds) == {"type": "linear"}
 

@@ -7,6 +7,7 @@ import pytest
 
 from kvsim.sim.compared_scenarios import allocator_scenarios
 from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.readable import seconds
 from kvsim.sim.report.rate_charts import rate_charts
 from kvsim.traces.trace import Trace
 
@@ -40,6 +41,13 @@ def test_one_curve_a_system_slowest_first(result: Comparison) -> None:
     assert served.title == "Goodput against arrival rate"
     assert [curve.name for curve in ttft.figure.data] == ["paged", "orca-max"]
     assert result.plot.rates().data[1].name == "paged"
+
+
+def test_words_below_are_the_ends_of_the_curves(result: Comparison) -> None:
+    _, ttft = rate_charts(result.rows)
+    slow, fast = (seconds(result.rows[place].metrics["ttft_s_p99"]) for place in (1, 0))
+    told = f"At the lowest and at the highest rate: paged: {slow} and {fast}, orca-max: "
+    assert ttft.summary.startswith(told)
 
 
 def test_the_best_is_sought_at_one_rate(result: Comparison) -> None:

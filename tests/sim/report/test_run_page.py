@@ -12,11 +12,20 @@ import pytest
 from kvsim.sim import driver
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_setup import set_up
+from kvsim.sim.hardware import load_hardware
+from kvsim.sim.memory_terms import PoolRequest
+from kvsim.sim.models import load_model
+from kvsim.sim.pool import plan
+from kvsim.sim.pool_document import plan_document
 from kvsim.sim.recorder import Recorder
+from kvsim.sim.report.event_charts import STEP_PARTS
+from kvsim.sim.report.palette import STATE_LABELS
+from kvsim.sim.report.plan_page import memory_chart
 from kvsim.sim.report.run_page import run_page
 from kvsim.sim.report.run_panels import run_panels
-from kvsim.sim.run import Run
+from kvsim.sim.run import Run, simulate
 from kvsim.sim.scenario import Scenario
+from kvsim.traces import bundled_path, read_trace
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -117,6 +126,67 @@ def test_latencies_of_no_time_have_an_axis(
     assert figure.layout.xaxis.type != "log"
     assert run_panels({"a": figure}).layout.xaxis.type != "log"
     page_of(instant_run())
+
+
+def test_the_head_tells_what_was_changed_and_what_came_out() -> None:
+    values: dict[str, object] = {"engine.max_num_seqs": 2, "engine.max_model_len": 4096}
+    scenario = Scenario.load("vllm-0.32").with_values(values | {"slo.ttft": "5s"})
+    run = simulate(read_trace(bundled_path("chat-2k"), limit=3), scenario)
+    page = page_of(run)
+    told = "engine.max_model_len = 4096; engine.max_num_seqs = 2"
+    assert f"<dt>changed</dt><dd>{told}</dd>" in page
+    rates, goodput = run.summary["throughput"], run.summary["goodput"]
+    assert isinstance(rates, dict)
+    assert isinstance(goodput, dict)
+    assert f"<dt>throughput</dt><dd>{rates['requests_per_s']:.4g} requests/s" in page
+    assert f"<dt>goodput</dt><dd>{goodput['requests_per_s']:.4g} requests/s, 100 %" in page
+    assert "<dt>changed" not in page_of(simulate(run.trace))
+
+
+def test_a_run_that_refuses_all_says_why() -> None:
+    one = np.ones(1, dtype=np.int64)
+    page = page_of(simulate(Trace("long", one * 0, one * 10**6, one)))
+    assert "<dt>first refused</dt><dd>r0000: prompt of 1,000,000 tokens" in page
+    assert "no step ran</dd>" in page
+    assert "no %" not in page
+
+
+def test_one_window_is_drawn_from_its_start_to_its_end(make_run: Callable[..., Run]) -> None:
+    one, recorder = np.ones(1, dtype=np.int64), Recorder(1)
+    recorder.interval(0, 5000, 64, 16, 10, 16, 1)
+    plot = make_run(Trace("short", one * 0, one, one), recorder).plot
+    for figure in (plot.kv(), plot.queue()):
+        assert figure.layout.xaxis.range == (0, 5e-9)
+        assert {curve.x for curve in figure.data} == {(0, 5e-9)}
+        assert {len(curve.y) for curve in figure.data} == {2}
+
+
+def test_without_time_nothing_is_drawn_over_it() -> None:
+    run = instant_run()
+    for draw in (run.plot.kv, run.plot.queue, run.plot.steps):
+        with pytest.raises(ValueError, match=r"no time passed|no step took time"):
+            draw()
+    assert "<li>No KV memory over time: no time passed.</li>" in page_of(run)
+
+
+def test_few_preemptions_are_whole(make_run: Callable[..., Run]) -> None:
+    one, recorder = np.ones(1, dtype=np.int64), Recorder(1)
+    recorder.interval(0, 10**11, 64, 16, 10, 16, 1)
+    recorder.preempted(0, 10**11, 50)
+    recorder.interval(10**11, 2 * 10**11, 64, 16, 10, 16, 1)
+    recorder.admitted(0, 2 * 10**11, 32, resumed=True)
+    run = make_run(Trace("one", one * 0, one, one), recorder)
+    assert run.plot.preemptions().layout.yaxis.dtick == 1
+    told = "1 preemption of 1 request, 50 computed tokens lost, 32 of them found in the cache again"
+    assert told in page_of(run)
+
+
+def test_weights_and_kv_have_the_colours_of_a_plan() -> None:
+    request = PoolRequest(model=load_model("llama-3.1-8b"), hardware=load_hardware("h100-sxm"))
+    bars = memory_chart(plan_document(request, plan(request))).figure.data
+    terms = {bar.name: bar.marker.color for bar in bars}
+    assert (STEP_PARTS["weights"][1], STEP_PARTS["kv"][1]) == (terms["weights"], terms["KV"])
+    assert STATE_LABELS["token"][1] == terms["KV"]
 
 
 def instant_run() -> Run:
