@@ -223,11 +223,12 @@ def _difference_at(
     theirs = decide(other, config, upto_ps=first_end_ps)
     ended_there = theirs.ends_ps.keys() & changed
     revealed_ps = min([first_end_ps, *(theirs.ends_ps[index] for index in ended_there)])
-    logs = [
+    first, second = (
         [record for call_ps, record in decisions.calls if call_ps < revealed_ps]
         for decisions in (ours, theirs)
-    ]
-    return next((pair for pair in zip_longest(*logs) if pair[0] != pair[1]), None)
+    )
+    both = zip_longest(first, second, fillvalue="")
+    return next((pair for pair in both if pair[0] != pair[1]), None)
 
 
 @pytest.mark.parametrize("in_flight", [1, 2])
