@@ -22,6 +22,7 @@ _LOSS_SCALE: Final = 0.1
 """Relative error beyond which a point counts linearly."""
 _NEGLIGIBLE: Final = 1e-4
 """Share of the time below which a coefficient is nothing but the bound's shadow."""
+_LEAST_US: Final = 1e-12
 _SPLITS: Final = (0.2, 0.35, 0.5, 0.65, 0.8)
 
 
@@ -67,13 +68,22 @@ def fit_max_affine(
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
         predicted = known + _maximum(pieces, split(values))
-        return np.log(np.maximum(predicted, 1e-12) / us)
+        return np.log(np.maximum(predicted, _LEAST_US) / us)
+
+    def slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of the residuals, exact: each point moves with the coefficients of its largest piece."""
+        times = [matrix @ row for matrix, row in zip(pieces, split(values), strict=True)]
+        largest = np.argmax(times, axis=0)
+        predicted = np.maximum(known + np.max(times, axis=0), _LEAST_US)
+        active = [matrix * (largest == index)[:, None] for index, matrix in enumerate(pieces)]
+        return np.asarray(np.hstack(active) * joined / predicted[:, None])
 
     best = None
     for start in _starts(pieces, us - known, us):
         found = least_squares(
             residuals,
             np.maximum(np.concatenate(start) / joined, 1e-6),
+            jac=slopes,
             bounds=(0.0, np.inf),
             loss="soft_l1",
             f_scale=_LOSS_SCALE,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import itertools
-from typing import TYPE_CHECKING, Any
+import shutil
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -46,10 +45,10 @@ def generator() -> np.random.Generator:
     return np.random.default_rng(5)
 
 
-@pytest.fixture
-def aiconfigurator(tmp_path: Path, generator: np.random.Generator) -> Path:
+@pytest.fixture(scope="session")
+def aiconfigurator_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An H100's folder for Llama-3.1-8B; products cost t0 + bytes/rate or operations/peak."""
-    folder = tmp_path / "h100_sxm"
+    folder, generator = tmp_path_factory.mktemp("kept") / "h100_sxm", np.random.default_rng(5)
     folder.mkdir()
     common = {
         "framework": "VLLM", "version": "0.24.0", "device": "NVIDIA H100 80GB HBM3",
@@ -88,6 +87,12 @@ def aiconfigurator(tmp_path: Path, generator: np.random.Generator) -> Path:
     write(gemm, folder / "vllm-0.24.0-gemm_perf.csv.gz")
     write(reduce, folder / "vllm-0.24.0-custom_allreduce_perf.csv.gz")
     return folder
+
+
+@pytest.fixture
+def aiconfigurator(aiconfigurator_tables: Path, tmp_path: Path) -> Path:
+    """The same, for tests that change the tables."""
+    return Path(shutil.copytree(aiconfigurator_tables, tmp_path / "h100_sxm"))
 
 
 def product_us(m: float, n: float, k: float) -> float:

@@ -11,6 +11,7 @@ from kvsim.calibrate.all_reduce_table import all_reduce_table
 from kvsim.calibrate.design import from_design, nearest
 from kvsim.calibrate.fit import Calibration, fit_profile, mixed_effect
 from kvsim.calibrate.gates import gate_of
+from kvsim.calibrate.measurements import Measurements
 from kvsim.calibrate.points import Points, no_points
 from kvsim.calibrate.reading import readings
 from kvsim.calibrate.sources import read_measurements
@@ -27,8 +28,12 @@ def fitted(source: str, path: Path, model: str = "llama-3.1-8b", **more: object)
     return fit_profile(read_measurements(source, request), "mine")
 
 
-def test_aiconfigurator_to_profile(aiconfigurator: Path) -> None:
-    calibration = fitted("aiconfigurator", aiconfigurator)
+@pytest.fixture(scope="module")
+def calibration(aiconfigurator_tables: Path) -> Calibration:
+    return fitted("aiconfigurator", aiconfigurator_tables)
+
+
+def test_aiconfigurator_to_profile(calibration: Calibration) -> None:
     profile = calibration.profile
     decode = profile.decode_attention
     assert decode.per_token_us == pytest.approx(0.0013, rel=0.02)
@@ -86,16 +91,20 @@ def test_whole_steps_keep_their_sum(splitwise: Path) -> None:
         fit_profile(replace(measured, tp=1), "wrong split")
 
 
-def test_kv_that_fits_the_cache_is_not_fitted(aiconfigurator: Path) -> None:
-    request = ReadRequest((aiconfigurator,), load_model("llama-3.1-8b"))
-    measured = read_measurements("aiconfigurator", request)
-    points = measured.decode_attention
+def test_kv_that_fits_the_cache_is_not_fitted(
+    calibration: Calibration, aiconfigurator_tables: Path
+) -> None:
+    request = ReadRequest((aiconfigurator_tables,), load_model("llama-3.1-8b"))
+    points = read_measurements("aiconfigurator", request).decode_attention
     read = points["batch"] * points["context"] * 4096
     warm = (read <= 50 << 20) & (read >= 50 << 20 >> 4)
-    fooled = replace(measured, decode_attention=Points(points.loads, np.where(warm, 5, points.us)))
     assert warm.sum() > 10
-    clean = fit_profile(measured, "clean").profile.decode_attention
-    assert fit_profile(fooled, "fooled").profile.decode_attention == clean
+    fooled = Points(points.loads, np.where(warm, 5, points.us))
+    measured = Measurements(
+        "h100-sxm", load_model("llama-3.1-8b"), 1, "test", {}, decode_attention=fooled
+    )
+    found = fit_profile(measured, "fooled").profile.decode_attention
+    assert found == calibration.profile.decode_attention
 
 
 def test_experts_in_the_cache_are_left_out_and_four_batches_held_out() -> None:
@@ -131,10 +140,8 @@ def test_doubling_the_context_term_of_mixed_steps() -> None:
     assert 0.1 < mixed_effect(profile) < 0.6
 
 
-def test_a_reading_is_a_fraction(aiconfigurator: Path) -> None:
-    rows = {
-        (row.block, row.name): row for row in readings(fitted("aiconfigurator", aiconfigurator))
-    }
+def test_a_reading_is_a_fraction(calibration: Calibration) -> None:
+    rows = {(row.block, row.name): row for row in readings(calibration)}
     assert rows["decode_attention", "per_token_us"].says == "0.95 of bandwidth"
     assert rows["layer", "g0"].says.endswith("of bandwidth")
     assert rows["layer", "g3"].unit == "us/token"

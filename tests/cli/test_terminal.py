@@ -108,14 +108,16 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_terminal_gets_colour_and_a_pipe_the_same_text_without(
-    command: str, capsys: pytest.CaptureFixture[str]
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if command == "explain":
         piped(capsys, *FEW)
     text = piped(capsys, *COMMANDS[command])
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
-    shown = on_terminal(*COMMANDS[command])
+    monkeypatch.setenv("TERM", "xterm-256color")
+    code, shown = in_process(*COMMANDS[command])
+    assert code == 0
     assert "\x1b[" in shown
     assert ESCAPES.sub("", shown) == text
 

@@ -59,7 +59,7 @@ def test_the_command_line_shown_does_the_same(
     assert seen == ({CHOICES.allocators} if block_map else set())
     typed = tmp_path / "typed"
     words = [str(places.root / CHOICES.trace), *choices.options(), f"--out={typed}"]
-    assert main(["compare", *words]) == 0
+    assert main(["compare", *words, "--jobs=1"]) == 0
     names = {"comparison.json", "report.html"}
     blocks = {"blocks-1.parquet", "blocks-2.parquet"} if block_map else set()
     assert {path.name for path in typed.iterdir()} == names | blocks

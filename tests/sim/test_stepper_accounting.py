@@ -467,7 +467,7 @@ def test_integrals_against_every_block_and_visit(
     assert_accounts_agree(data.draw(configs(prefix)), trace, cost)
 
 
-@settings(max_examples=max(300, settings().max_examples))
+@settings(max_examples=max(200, settings().max_examples))
 @given(configs("hash", groups=(FULL,), chooses=True), traces(), COSTS)
 def test_integrals_where_tokens_are_dropped(
     config: SchedulerConfig, trace: Trace, cost: LinearCost
@@ -475,7 +475,7 @@ def test_integrals_where_tokens_are_dropped(
     assert_accounts_agree(config, trace, cost)
 
 
-@settings(max_examples=max(300, settings().max_examples))
+@settings(max_examples=max(200, settings().max_examples))
 @given(other_configs(), traces(), COSTS)
 def test_integrals_of_every_other_batching(
     config: SchedulerConfig, trace: Trace, cost: LinearCost

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvsim.policies.context import PolicyContext
     from kvsim.policies.sequence import Sequence
 
-NUM_RUNS = 60
+NUM_RUNS = 30
 
 
 class ShortestAnswerFirst(FCFS):
