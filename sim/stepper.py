@@ -28,7 +28,7 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
-from kvsim.sim.flights import Flight, FlightItem, Flights
+from kvsim.sim.flights import Flights, Results
 from kvsim.sim.loop_guard import LoopGuard
 from kvsim.sim.memory_account import MemoryAccount
 from kvsim.sim.next_use import NextUse
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.cost import StepCost
+    from kvsim.sim.flights import FlightItem
     from kvsim.sim.host_link import HostLink
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.requests import Requests
     from kvsim.sim.schedule_listener import ScheduleListener
-
-__all__ = ["Flight", "FlightItem", "Stepper"]
 
 
 class Stepper:
@@ -161,9 +160,7 @@ class Stepper:
         assert flight.end_ps == now_ps, "results are applied at their boundary"
         self.recorder.step(flight.start_ps, flight.time)
         self.recorder.num_steps_outside += not flight.time.inside
-        finished: list[int] = []
-        late: list[int] = []
-        dropped: list[int] = []
+        results = Results(flight, [], [], [])
         for item in flight.items:
             sequence = item.sequence
             if sequence.aborted:
@@ -175,12 +172,12 @@ class Stepper:
                     self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
                 continue
             if self._is_done(sequence):
-                dropped.append(sequence.index)
+                results.dropped.append(sequence.index)
                 continue
             sequence.known += 1
             self._record_token(item, now_ps)
             if item.stint != sequence.num_preemptions:
-                late.append(sequence.index)
+                results.late.append(sequence.index)
                 if self._is_done(sequence):
                     self.state.waiting.remove(sequence)
                     self.recorder.queue(now_ps, self._num_waiting)
@@ -192,15 +189,15 @@ class Stepper:
                 if self._is_done(sequence):
                     self._leave(sequence, now_ps)
             if self._is_done(sequence):
-                finished.append(sequence.index)
+                results.finished.append(sequence.index)
                 self._predictor.finished(sequence)
                 num_outputs = sequence.known - sequence.prompt_tokens
                 self.recorder.finished(sequence.index, now_ps, num_outputs)
         self._end_batch(now_ps)
         self._groups.settle(now_ps)
         if self._listener is not None:
-            self._listener.applied(self, flight, finished, late, dropped)
-        return finished
+            self._listener.applied(self, results)
+        return results.finished
 
     def take_refused(self) -> list[int]:
         """Requests refused by the last calls, as stuck or looping."""
