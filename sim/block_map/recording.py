@@ -100,7 +100,7 @@ class BlockRecording(ScheduleListener):
         assert self._places is not None
         state = stepper.state
         pieces = self._places.pieces(state)
-        num_waiting = len(state.waiting) + len(state.swapped)
+        num_waiting = state.num_waiting
         return Snapshot(
             now_ps,
             len(state.running),

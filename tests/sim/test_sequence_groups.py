@@ -209,7 +209,7 @@ class Watch(Stepper):
         for tenure, tokens in filled.items():
             assert tokens >= self.final.get(tenure, 0), "a block lost tokens"
             self.final[tenure] = tokens
-        waits = len(self.state.waiting) + len(self.state.swapped) > 0
+        waits = self.state.num_waiting > 0
         self.snapshots.append((now_ps, waits, filled, entries))
         return boundary_ps
 

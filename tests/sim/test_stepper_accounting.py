@@ -372,7 +372,7 @@ class Account(Stepper, ScheduleListener):
         else:
             assert isinstance(allocator, PagedAllocator)
             blocks = paged_blocks(allocator, owners, self.config.block_size, self.dropped_by)
-        waits = len(self.state.waiting) + len(self.state.swapped) > 0
+        waits = self.state.num_waiting > 0
         ended = {sequence.index for sequence in self.state.ended}
         self.snapshots.append(Snapshot(now_ps, waits, ended, blocks))
         return boundary_ps
