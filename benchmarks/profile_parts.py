@@ -26,8 +26,7 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
         "time_windows.py", "queue_clock.py", "memory_integrals.py", "step_parts.py",
         "recorder.py", "gap_bins.py", "gap_histogram.py", "gap_windows.py",
         "leap.py:weighted_blocks", "leap.py:weighted_steps",
-        "leap_state.py:_account", "leap_state.py:_account_leap", "leap_state.py:_account_steps",
-        "leap_state.py:_advance", "leap_state.py:_call_ps", "leap_members.py:_give_up",
+        "leap_memory.py", "leap_state.py:_call_ps", "leap_members.py:_give_up",
     ),
     "SimPy and the driver": ("core.py", "events.py", "driver.py"),
     "admission": (
