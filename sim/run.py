@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.block_map import BlockMap
-    from kvsim.sim.driver import EngineRun
+    from kvsim.sim.engine_run import EngineRun
     from kvsim.sim.observer import Observer
     from kvsim.sim.report.run_plots import RunPlots
     from kvsim.sim.schedule_listener import ScheduleListener
@@ -258,7 +258,7 @@ def simulate(
     ValueError
         On a trace, scenario or option that cannot be used; one sentence for the user.
     """
-    from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
+    from kvsim.sim import engine_run  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
     from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
     from kvsim.traces.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
@@ -285,7 +285,7 @@ def simulate(
         rng=np.random.default_rng(seed),
     )
     check_samples(setup.config, trace, closed=loop is not None or num_users is not None)
-    engine = driver.run(
+    engine = engine_run.run(
         trace,
         setup.config,
         setup.cost,

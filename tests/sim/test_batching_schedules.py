@@ -13,7 +13,7 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import LENGTH, Trace
 

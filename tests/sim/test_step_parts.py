@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.sim.cost import StepTime
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.leap import steps_ps
 from kvsim.sim.random_scenario import random_scenario
 from kvsim.sim.recorder import Recorder

@@ -26,7 +26,7 @@ from kvsim.policies.queue_order import FCFS, QUEUE_ORDERS
 from kvsim.policies.registry import Registry
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import PrefixIds, Trace
 
