@@ -103,7 +103,7 @@ class Stepper:
                 break
             self._launch(step, now_ps)
             self._refuse_looping(step, now_ps)
-        waiting = self.num_waiting
+        waiting = self.state.num_waiting
         if not self._in_flight and waiting:
             self._refuse_stuck(now_ps)
             return self.plan(now_ps)
@@ -202,12 +202,13 @@ class Stepper:
             if timely:
                 self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
             return
-        if self._is_done(sequence):
+        num_left = self._num_left(sequence)
+        if not num_left:
             results.dropped.append(sequence.index)
             return
         sequence.known += 1
         self._account.token(item, now_ps)
-        done = self._is_done(sequence)
+        done = num_left == 1
         if timely:
             sequence.owed -= 1
             computed = sequence.computed - sequence.owed
@@ -224,10 +225,10 @@ class Stepper:
             results.finished.append(sequence.index)
             self._account.finished(sequence, now_ps)
 
-    def _is_done(self, sequence: Sequence) -> bool:
-        """The truth about lengths, asked only when results are applied."""
-        num_outputs = sequence.known - sequence.prompt_tokens
-        return num_outputs >= self._requests.num_outputs(sequence.index)
+    def _num_left(self, sequence: Sequence) -> int:
+        """Tokens still to come: the truth about lengths, asked only when results are applied."""
+        num_sampled = sequence.known - sequence.prompt_tokens
+        return self._requests.num_outputs(sequence.index) - num_sampled
 
     # ---- how requests leave ------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ CACHE = [
             Stepper,
             "_apply_item",
             "min(computed, sequence.known - 1)",
-            "computed + self._is_done(sequence)",
+            "computed + done",
         ),
     ),
     fault(
@@ -378,7 +378,7 @@ ASYNC = [
             Stepper,
             "_apply_item",
             "self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))",
-            "self._is_done(sequence) or self.state.allocator.set_keys(sequence, computed)",
+            "done or self.state.allocator.set_keys(sequence, computed)",
         ),
     ),
     fault(
