@@ -19,15 +19,14 @@ from typing import Final
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.cases import PRESETS, cases
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "accounting": (
         "time_windows.py", "queue_clock.py", "memory_integrals.py", "step_parts.py",
         "recorder.py", "gap_bins.py", "gap_histogram.py", "gap_windows.py",
         "leap.py:weighted_blocks", "leap.py:weighted_steps",
-        "leap_state.py:_account", "leap_state.py:_account_leap", "leap_state.py:_account_steps",
-        "leap_state.py:_advance", "leap_state.py:_call_ps", "leap_members.py:_give_up",
+        "leap_memory.py", "leap_state.py:_call_ps", "leap_members.py:_give_up",
     ),
     "SimPy and the driver": ("core.py", "events.py", "driver.py"),
     "admission": (

@@ -17,7 +17,7 @@ import numpy as np
 
 from kvsim.calibrate.local_decoder import LocalDecoder, StepDurations
 from kvsim.policies.scheduler_config import SchedulerConfig
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.recorder import FINISHED
 from kvsim.traces import Trace
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.calibrate.measured_run import LoadSeries
-from kvsim.sim import driver
+from kvsim.sim import engine_run
 from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.phases import Windows
 from kvsim.sim.request_columns import PS_PER_S, RequestColumns
@@ -154,7 +154,7 @@ def with_overhead(cost: ProfileCost, overhead_us: float) -> ProfileCost:
 def replay(trace: Trace, config: SchedulerConfig, cost: StepCost) -> Replay:
     """Run the trace."""
     max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
-    done = driver.run(trace, config, cost, max_tokens=max_tokens)
+    done = engine_run.run(trace, config, cost, max_tokens=max_tokens)
     recorder, gaps = done.recorder, done.recorder.gaps
     columns = RequestColumns.of(trace, recorder)
     shape = PoolShape(config.num_gpu_blocks, config.block_size, 1, 0, config.num_null_blocks)
@@ -191,7 +191,7 @@ def replay_schedule(
     """Schedule of every step: ``(request, tokens, computed before)`` in the engine's order."""
     log = StepperLog(trace)
     max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
-    driver.run(trace, config, cost, max_tokens=max_tokens, listener=log)
+    engine_run.run(trace, config, cost, max_tokens=max_tokens, listener=log)
     return [
         tuple((name, tokens, past) for name, tokens, past, _ in record["sched"])
         for record in log.records

@@ -44,7 +44,28 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
     """Terms with their reading, copies, layouts, and errors on held-out points."""
     from kvsim.calibrate.calibration import ELEMENT_BYTES
     from kvsim.calibrate.steadiness import spread_of_repeats, steadiness
-    from kvsim.calibrate.term_table import attention_rates, copy_rates, term_rows
+
+    lines = _term_lines(profile, terms, shape)
+    lines += wrapped("steadiness", steadiness(profile.measurement))
+    lines += wrapped("spread of repeats", spread_of_repeats(profile.measurement))
+    conditions = {block: fit.condition for block, fit in terms.by_block().items()}
+    lines += wrapped(
+        "condition numbers",
+        ", ".join(f"{block} {value:.3g}" for block, value in conditions.items()),
+    )
+    token_bytes = shape.kv_bytes_per_token(ELEMENT_BYTES[profile.weight_dtype])
+    lines += ["", *_copy_table(profile, token_bytes), "", *_attention_table(profile, token_bytes)]
+    if profile.kernels.get("flex", "").startswith("not measured"):
+        lines += wrapped("FlexAttention", profile.kernels["flex"])
+    if profile.attention_factor:
+        factors = ", ".join(f"{name} {x:.3f}" for name, x in profile.attention_factor.items())
+        lines += ["", *wrapped("decode attention by", f"memory layout: {factors}")]
+    return [*lines, "", *error_lines(profile)]
+
+
+def _term_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[str]:
+    """Values and errors of the terms, with what they say of the card."""
+    from kvsim.calibrate.term_table import term_rows
     from kvsim.sim.hardware import load_hardware
     from kvsim.sim.hardware.card_file import card_of
 
@@ -62,45 +83,25 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
     for block, term in (("layer", profile.gemm), ("head", profile.head)):
         if term.knots:
             lines += wrapped(block, _TABLE)
-    lines += wrapped("steadiness", steadiness(profile.measurement))
-    lines += wrapped("spread of repeats", spread_of_repeats(profile.measurement))
-    conditions = {block: fit.condition for block, fit in terms.by_block().items()}
-    lines += wrapped(
-        "condition numbers",
-        ", ".join(f"{block} {value:.3g}" for block, value in conditions.items()),
-    )
-    token_bytes = shape.kv_bytes_per_token(ELEMENT_BYTES[profile.weight_dtype])
+    return lines
+
+
+def _copy_table(profile: Profile, token_bytes: int) -> list[str]:
+    from kvsim.calibrate.term_table import copy_rates
+
     block_bytes = profile.measurement["setup"]["block_size"] * token_bytes
-    lines.append("")
-    lines += table(
-        [
-            ("copies of KV blocks", "latency", "rate"),
-            *(
-                (rate.name, seconds(rate.latency_us / 1e6), f"{rate.bytes_per_s / 1e9:.2f} GB/s")
-                for rate in copy_rates(profile, block_bytes)
-            ),
-        ],
-        first_width=28,
-    )
-    lines.append("")
-    lines += table(
-        [
-            ("decode attention", "time", "KV read", "of copy rate"),
-            *(
-                (
-                    rate.name,
-                    seconds(rate.us / 1e6),
-                    f"{rate.bytes_per_s / 1e9:.2f} GB/s",
-                    f"{100 * rate.copy_share:.0f} %",
-                )
-                for rate in attention_rates(profile, token_bytes)
-            ),
-        ],
-        first_width=28,
-    )
-    if profile.kernels.get("flex", "").startswith("not measured"):
-        lines += wrapped("FlexAttention", profile.kernels["flex"])
-    if profile.attention_factor:
-        factors = ", ".join(f"{name} {x:.3f}" for name, x in profile.attention_factor.items())
-        lines += ["", *wrapped("decode attention by", f"memory layout: {factors}")]
-    return [*lines, "", *error_lines(profile)]
+    rows = [("copies of KV blocks", "latency", "rate")]
+    for rate in copy_rates(profile, block_bytes):
+        reached = f"{rate.bytes_per_s / 1e9:.2f} GB/s"
+        rows.append((rate.name, seconds(rate.latency_us / 1e6), reached))
+    return table(rows, first_width=28)
+
+
+def _attention_table(profile: Profile, token_bytes: int) -> list[str]:
+    from kvsim.calibrate.term_table import attention_rates
+
+    rows = [("decode attention", "time", "KV read", "of copy rate")]
+    for rate in attention_rates(profile, token_bytes):
+        reached, share = f"{rate.bytes_per_s / 1e9:.2f} GB/s", f"{100 * rate.copy_share:.0f} %"
+        rows.append((rate.name, seconds(rate.us / 1e6), reached, share))
+    return table(rows, first_width=28)

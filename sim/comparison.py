@@ -11,37 +11,30 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from kvsim.sim.block_map.places import check_drawable
+from kvsim.sim.comparison_cases import cases_of
+from kvsim.sim.comparison_frames import row_numbers, stacked
 from kvsim.sim.comparison_in_step import run_in_step
 from kvsim.sim.comparison_kept import KeptRuns
 from kvsim.sim.comparison_reference import differences_to_lru
 from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
-from kvsim.sim.engine_setup import set_up
 from kvsim.sim.run_arguments import check_compared, check_recorded, check_run_arguments
-from kvsim.sim.run_place import draft_name, row_blocks
 from kvsim.traces.arguments import check_flags, check_path, check_whole
 from kvsim.traces.counted import counted
-from kvsim.traces.prefix import shared_prefix_is_lower_bound
-from kvsim.traces.rate_scale import parse_rate_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
-    from fractions import Fraction
     from pathlib import Path
-    from typing import Any
 
     import pandas as pd
 
     from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.comparison_cases import Rate
     from kvsim.sim.comparison_in_step import Watch
     from kvsim.sim.comparison_row import Row
     from kvsim.sim.report.comparison_plots import ComparisonPlots
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 
-    Rate = Fraction | float | str
 
 SCHEMA: Final = "kvsim.comparison/1"
 
@@ -88,7 +81,7 @@ class Comparison:
         """One row a run: its metrics, verdict, and shares of KV memory while requests waited."""
         import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
 
-        return pd.DataFrame([_flat(row) for row in self.rows])
+        return pd.DataFrame([row_numbers(row) for row in self.rows])
 
     @property
     def runs(self) -> KeptRuns:
@@ -116,7 +109,7 @@ class Comparison:
         All runs below each other, in the order of ``rows``; as many rows as the runs have requests
         in sum. Errors as :attr:`runs`.
         """
-        return _stacked({name: run.requests for name, run in self.runs.items()})
+        return stacked({name: run.requests for name, run in self.runs.items()})
 
     @property
     def series(self) -> pd.DataFrame:
@@ -124,7 +117,7 @@ class Comparison:
 
         Windows of two runs need not be equally long. Errors as :attr:`runs`.
         """
-        return _stacked({name: run.series for name, run in self.runs.items()})
+        return stacked({name: run.series for name, run in self.runs.items()})
 
     @property
     def plot(self) -> ComparisonPlots:
@@ -159,29 +152,6 @@ class Comparison:
         check_path("folder", folder)
         check_comparison_folder(Path(folder), SCHEMA)
         write_comparison(self.to_json(), comparison_page(self), Path(folder))
-
-
-def _stacked(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Frames of the same columns below each other, each row after the name of its frame."""
-    import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
-
-    table = pd.concat(frames.values(), ignore_index=True)
-    places = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames.values()])
-    names = pd.Categorical.from_codes(places, pd.Index([*frames]))
-    table.insert(0, "name", pd.Series(names))
-    return table
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    shares = row.views["six"] or {}
-    return {
-        "name": row.name,
-        "trace": row.trace,
-        "rate_scale": row.rate_scale,
-        "verdict": row.verdict["kind"],
-        **row.metrics,
-        **{f"{state}_share": share for state, share in shares.items()},
-    }
 
 
 def compare(
@@ -243,23 +213,8 @@ def compare(
     check_run_arguments(**options, on_progress=on_progress)
     check_recorded(record, blocks, watch)
     check_flags(keep_runs=keep_runs)
-    for one in traces:
-        _check_block_sizes(one, scenarios)
-        if record is not None:
-            _check_drawable(one, scenarios)
-    rates = rate_scale if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
-    scales = [str(parse_rate_scale(str(rate))) for rate in rates]
-    if len(set(scales)) < len(scales):
-        raise ValueError(f"rate scales {', '.join(scales)}: one is there twice; name each once")
-    cases = _cases(scenarios, traces, scales)
-    if not cases:
-        what = "scenarios" if not scenarios else "traces" if not traces else "rate scales"
-        raise ValueError(f"there is nothing to compare: {what} is empty; give at least one")
-    if record is not None and blocks is not None:
-        cases = [
-            case._replace(record=record, blocks=blocks / draft_name(row_blocks(number)))
-            for number, case in enumerate(cases, 1)
-        ]
+    rates = tuple(rate_scale) if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
+    cases = cases_of(scenarios, traces, rates, record=record, blocks=blocks)
     jobs = min(jobs or os.cpu_count() or 1, len(cases))
     told = on_progress or (lambda _done, _total: None)
     runs = KeptRuns(traces, cases) if keep_runs else None
@@ -287,53 +242,3 @@ def _nothing_left(cases: Sequence[Case], runs: KeptRuns | None) -> Generator[Non
             if case.blocks is not None:
                 case.blocks.unlink(missing_ok=True)
         raise
-
-
-def _check_drawable(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
-    """Refuse to record where a row could not be drawn; it is named."""
-    for name, scenario in scenarios.items():
-        try:
-            check_drawable(set_up(scenario).config, trace)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-
-
-def _cases(
-    scenarios: Mapping[str, Scenario], traces: Sequence[Trace], scales: Sequence[str]
-) -> list[Case]:
-    """Every scenario on every trace at every rate, named by what there are several of."""
-    cases = []
-    for name, scenario in scenarios.items():
-        if not name:
-            raise ValueError("a scenario is called '': give it a name, which its row is found by")
-        for place, one in enumerate(traces):
-            for scale in scales:
-                words = [name]
-                words += [one.name] if len(traces) > 1 else []
-                words += [f"rate x {scale}"] if len(scales) > 1 else []
-                cases.append(Case(", ".join(words), scenario, place, scale))
-    names: set[str] = set()
-    for case in cases:
-        if case.name in names:
-            raise ValueError(
-                f"two rows are called {case.name!r}: give each trace and scenario its own name"
-            )
-        names.add(case.name)
-    return cases
-
-
-def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
-    """Refuse a sweep of block sizes that the trace's ids are too coarse to tell apart."""
-    if trace.prefix is None:
-        return
-    configs = [set_up(scenario).config for scenario in scenarios.values()]
-    caching = [config for config in configs if config.enable_prefix_caching]
-    named = trace.prefix.block_size
-    for index in ("hash", "radix"):
-        sizes = sorted({config.block_size for config in caching if config.prefix == index})
-        if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
-            raise ValueError(
-                f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its "
-                f"ids name {named} tokens, so below {named} a hit rate says nothing of the block "
-                f"size; take multiples of {named}, or one size"
-            )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.difference import Difference, differing
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.golden import engine_options
 from kvsim.sim.leap_log import STEPPER_ONLY, LeapLog
 from kvsim.sim.leaper import leapable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvsim.sim.schedule_listener import ScheduleListener
 
 if TYPE_CHECKING:
-    from kvsim.sim.flights import Flight
+    from kvsim.sim.flights import Flight, Results
     from kvsim.sim.stepper import Stepper
 
 
@@ -56,15 +56,9 @@ class DecisionLog(ScheduleListener):
             )
         )
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
+    def applied(self, stepper: Stepper, results: Results) -> None:
         """Write what the results revealed."""
+        flight, finished, late, dropped = results
         sampled = tuple(item.sequence.index for item in flight.items if item.samples)
         self.records.append(
             Result(flight.end_ps, sampled, tuple(finished), tuple(late), tuple(dropped))

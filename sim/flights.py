@@ -42,6 +42,19 @@ class Flight:
     time: StepTime
 
 
+class Results(NamedTuple):
+    """What came of a flight at its boundary: requests by index, in the order of its items.
+
+    ``finished`` got their last token; ``late``: the token came to a request that had been put out
+    meanwhile; ``dropped``: it came behind the last one, for nothing.
+    """
+
+    flight: Flight
+    finished: list[int]
+    late: list[int]
+    dropped: list[int]
+
+
 class Flights:
     """The flights of one engine, oldest first, and what a step costs beside its computation."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from kvsim.sim.leap_state import NEVER, Flight, LeapState, Member
+from kvsim.sim.leap_memory import LeapMemory
+from kvsim.sim.leap_state import NEVER, Flight, Member
 
 if TYPE_CHECKING:
     from kvsim.sim.pieces import Path
@@ -19,7 +20,7 @@ def _by_order(member: Member) -> int:
     return member.order
 
 
-class LeapMembers(LeapState):
+class LeapMembers(LeapMemory):
     """See the module docstring."""
 
     __slots__ = ()

@@ -164,7 +164,7 @@ class Leaper(LeapView):
         return ()
 
     def abort(self, index: int, now_ps: int) -> None:
-        """Requests with a timeout are the stepper's (see ``driver.run``)."""
+        """Requests with a timeout are the stepper's (see ``engine_choice.can_leap``)."""
         raise NotImplementedError(index, now_ps)
 
     # ---- leaps -----------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim import memory_shares
-from kvsim.sim.memory_integrals import HOST
+from kvsim.sim import memory_metrics
+from kvsim.sim.distribution import gap_statistics, statistics
 from kvsim.sim.phases import Phases, Windows, summarise
 from kvsim.sim.prediction import prediction_quality
 from kvsim.sim.queue_clock import CAUSES
@@ -58,16 +58,16 @@ def summarise_run(
         "latency": _latency(columns, recorder),
         "throughput": _throughput(columns, span_ps),
         "goodput": _goodput(columns, slo, span_ps),
-        "memory": _memory(recorder, pool),
+        "memory": memory_metrics.memory(recorder, pool),
         "cache": _cache(columns, recorder),
         "preemptions": _preemptions(columns, recorder),
-        "host": _host(recorder, pool),
-        "relocations": _relocations(recorder, pool),
-        "copy_on_write": _copy_on_write(recorder, pool),
-        "retention": _retention(recorder, pool),
+        "host": memory_metrics.host(recorder, pool),
+        "relocations": memory_metrics.relocations(recorder, pool),
+        "copy_on_write": memory_metrics.copy_on_write(recorder, pool),
+        "retention": memory_metrics.retention(recorder, pool),
         "stalls": _stalls(columns, recorder),
         "queue": summarise_waiting(columns, phases.end_ps),
-        "users": summarise_users(trace, columns, _statistics),
+        "users": summarise_users(trace, columns),
         "prediction": prediction_quality(recorder, predictor),
         "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
         "cost": _cost(recorder, cost_source),
@@ -103,42 +103,12 @@ def _window(phases: Phases, recorder: Recorder) -> Summary:
 def _latency(columns: RequestColumns, recorder: Recorder) -> Summary:
     finished = columns.finished()
     return {
-        "queue_s": _statistics(columns.queue_s()[finished]),
-        "ttft_s": _statistics(columns.ttft_s()[finished]),
-        "tpot_s": _statistics(columns.tpot_s()[finished]),
-        "itl_s": _gap_statistics(recorder),
-        "e2e_s": _statistics(columns.e2e_s()[finished]),
-        "normalised_s_per_token": _statistics(columns.normalised_s()[finished]),
-    }
-
-
-def _statistics(values: NDArray[np.float64]) -> Summary:
-    defined = values[~np.isnan(values)]
-    if not len(defined):
-        return {"num": 0, "mean": None, "p50": None, "p90": None, "p99": None, "max": None}
-    p50, p90, p99 = (float(value) for value in np.percentile(defined, (50, 90, 99)))
-    return {
-        "num": len(defined),
-        "mean": float(defined.mean()),
-        "p50": p50,
-        "p90": p90,
-        "p99": p99,
-        "max": float(defined.max()),
-    }
-
-
-def _gap_statistics(recorder: Recorder) -> Summary:
-    gaps = recorder.gaps
-    if not gaps.num:
-        return _statistics(np.empty(0))
-    p50, p90, p99 = (gaps.quantile_ps(q) / PS_PER_S for q in (0.5, 0.9, 0.99))
-    return {
-        "num": gaps.num,
-        "mean": gaps.mean_ps() / PS_PER_S,
-        "p50": p50,
-        "p90": p90,
-        "p99": p99,
-        "max": gaps.max_ps / PS_PER_S,
+        "queue_s": statistics(columns.queue_s()[finished]),
+        "ttft_s": statistics(columns.ttft_s()[finished]),
+        "tpot_s": statistics(columns.tpot_s()[finished]),
+        "itl_s": gap_statistics(recorder.gaps),
+        "e2e_s": statistics(columns.e2e_s()[finished]),
+        "normalised_s_per_token": statistics(columns.normalised_s()[finished]),
     }
 
 
@@ -190,34 +160,6 @@ def _goodput(columns: RequestColumns, slo: Slo, span_ps: int) -> Summary | None:
     }
 
 
-def _memory(recorder: Recorder, pool: PoolShape) -> Summary:
-    summary: Summary = {
-        "pool_bytes": pool.pool_bytes,
-        "num_gpu_blocks": pool.num_blocks,
-        "block_size": pool.block_size,
-        "block_bytes": pool.block_bytes,
-    }
-    totals = {name: sum(values) for name, values in recorder.windows.items()}
-    for name, parts, integrals in (
-        ("all_time", memory_shares.all_time(recorder, pool), totals),
-        ("while_waiting", memory_shares.while_waiting(recorder, pool), recorder.while_waiting),
-    ):
-        window_ps = integrals["window"]
-        grouped = memory_shares.states(parts)
-        summary[name] = {
-            "seconds": window_ps / PS_PER_S,
-            "states_percent": memory_shares.percentages(grouped),
-            "sosp23_percent": memory_shares.percentages(memory_shares.states(parts, "sosp23")),
-            "primitives_percent": memory_shares.percentages(parts),
-            "primitives_mean_bytes": {
-                part: value / (window_ps * pool.block_size) if window_ps else 0.0
-                for part, value in parts.items()
-            },
-            "sharing": memory_shares.sharing(integrals, pool),
-        }
-    return summary
-
-
 def _cache(columns: RequestColumns, recorder: Recorder) -> Summary:
     prompt_tokens = int((columns.prompt_tokens * columns.num_prompts).sum())
     hit_tokens = int(columns.hit_tokens.sum())
@@ -259,49 +201,6 @@ def _auto(recorder: Recorder) -> Summary | None:
             for choice, number in recorder.num_judged.items()
         },
     }
-
-
-def _host(recorder: Recorder, pool: PoolShape) -> Summary:
-    """Host memory that swapped blocks took; no part of the pool."""
-    window_ps, size = sum(recorder.windows["window"]), pool.block_bytes
-    held = sum(recorder.windows[HOST]) * size
-    return {
-        "swapped_out_bytes": recorder.swapped_out_blocks * size,
-        "swapped_in_bytes": recorder.swapped_in_blocks * size,
-        "copying_s": recorder.copying_ps / PS_PER_S,
-        "mean_bytes": held / window_ps if window_ps else 0.0,
-        "peak_bytes": recorder.peak_host_blocks * size,
-        "times_full": recorder.num_host_full,
-    }
-
-
-def _relocations(recorder: Recorder, pool: PoolShape) -> Summary | None:
-    counts = recorder.relocations
-    if counts is None or recorder.retention is not None:
-        return None
-    return {
-        "grown_in_place": counts.num_grown,
-        "moved": counts.num_moved,
-        "moved_bytes": counts.moved_tokens * pool.block_bytes,
-        "preempted": counts.num_lacking,
-        "slid": counts.num_slid,
-        "slid_bytes": counts.slid_tokens * pool.block_bytes,
-        "copy_s": recorder.copy_ps / PS_PER_S,
-    }
-
-
-def _copy_on_write(recorder: Recorder, pool: PoolShape) -> Summary:
-    return {
-        "blocks": recorder.copied_on_write_blocks,
-        "bytes": recorder.copied_on_write_blocks * pool.block_bytes,
-        "copy_s": recorder.copy_on_write_ps / PS_PER_S,
-    }
-
-
-def _retention(recorder: Recorder, pool: PoolShape) -> Summary | None:
-    if recorder.retention is None:
-        return None
-    return recorder.retention.summary(pool, recorder.relocations, recorder.copy_ps / PS_PER_S)
 
 
 def _stalls(columns: RequestColumns, recorder: Recorder) -> Summary:

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.policies.allocators.base import Usage
+    from kvsim.sim.flights import Flight, Results
     from kvsim.sim.leap_listener import Served
     from kvsim.sim.leaper import Leaper
     from kvsim.sim.recorder import Recorder
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.stepper import Stepper
     from kvsim.traces.trace import Trace
 
 
@@ -134,19 +135,12 @@ class StepperEvents(ScheduleListener):
         for observer in self._observers:
             observer.planned(stepper, now_ps)
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
+    def applied(self, stepper: Stepper, results: Results) -> None:
         """Tell who ended."""
         for observer in self._observers:
-            for index in finished:
+            for index in results.finished:
                 tokens = stepper.recorder.output_tokens[index]
-                observer.finished(index, flight.end_ps, tokens)
+                observer.finished(index, results.flight.end_ps, tokens)
 
 
 class LeaperEvents(LeapListener):

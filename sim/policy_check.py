@@ -20,7 +20,7 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import load_policy
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.random_scenario import random_scenario
 from kvsim.sim.wall import decide, look_behind_the_wall
 from kvsim.traces.counted import counted

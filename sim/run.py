@@ -9,27 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.policies.queue_order import Fair
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
 from kvsim.sim.preset import verification
-from kvsim.sim.profile import MeasuredRanges
-from kvsim.sim.profile_cost import ProfileCost
-from kvsim.sim.recorder import FINISHED
 from kvsim.sim.run_arguments import check_run_arguments, check_watchers
+from kvsim.sim.run_notes import run_notes
 from kvsim.sim.run_tables import request_table, series_table
-from kvsim.sim.sample_checks import check_samples, num_several
+from kvsim.sim.sample_checks import check_samples
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
-from kvsim.sim.users import check_users, fair_note
-from kvsim.traces.answers import parents_of
+from kvsim.sim.users import check_users
 from kvsim.traces.arguments import check_path
 from kvsim.traces.counted import counted
-from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
 
 if TYPE_CHECKING:
@@ -39,15 +34,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.block_map import BlockMap
-    from kvsim.sim.driver import EngineRun
+    from kvsim.sim.engine_run import EngineRun
     from kvsim.sim.observer import Observer
     from kvsim.sim.report.run_plots import RunPlots
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.closed_loop import FollowOns
     from kvsim.traces.trace import Trace
-
-_MANY_OUTSIDE: Final = 0.1
-"""Share of steps outside the measured range of the step cost above which a note warns."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,7 @@ class Run:
                 "audited": self.engine.audited,
             },
             "partial": self.engine.partial,
-            "notes": [*self.setup.notes, *self._trace_notes()],
+            "notes": [*self.setup.notes, *run_notes(self)],
         }
         return head | summarise_run(
             self.trace,
@@ -108,72 +100,6 @@ class Run:
             cost_source=self.setup.cost.name,
             predictor=self.setup.config.predictor,
         )
-
-    def _trace_notes(self) -> list[str]:
-        """Sentences on what the trace and its reading do to the numbers."""
-        notes = []
-        prefix, config = self.trace.prefix, self.setup.config
-        named = prefix.block_size if prefix is not None and config.enable_prefix_caching else 0
-        if shared_prefix_is_lower_bound(named, config.block_size):
-            notes.append(
-                f"hit rates are lower bounds: the trace names prefixes of {named} tokens, a "
-                f"block holds {counted(config.block_size, 'token')}"
-            )
-        if config.policy == Fair.name:
-            notes.append(fair_note(self.trace))
-        notes += self._lost_answers()
-        notes += self._several_answers()
-        notes += self._extrapolated()
-        rule = str(self.options.get("assume_max_tokens", "model"))
-        if rule.startswith("factor"):
-            notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
-        if self.loop is not None:
-            notes.append(self.loop.note())
-        elif self.options.get("rate_scale", "1") != "1" and (parents_of(self.trace) >= 0).any():
-            notes.append("--rate-scale divides the times between the turns of a session, too")
-        return notes
-
-    def _lost_answers(self) -> list[str]:
-        """Sentences on answers that are shorter, or fewer, than the trace says."""
-        trace, recorder, notes = self.trace, self.engine.recorder, []
-        finished = np.frombuffer(recorder.status, dtype=np.int8) == FINISHED
-        generated = np.frombuffer(recorder.output_tokens, dtype=np.int32)
-        lost = np.where(finished, trace.output_tokens - generated, 0)
-        if lost.any():
-            notes.append(
-                f"{counted(int(np.count_nonzero(lost)), 'answer was', 'answers were')} cut "
-                "short, by "
-                f"{counted(int(lost.sum()), 'token')} in all: max_model_len "
-                f"{self.setup.config.max_model_len:,} or max_tokens leaves no room for them"
-            )
-        return notes
-
-    def _several_answers(self) -> list[str]:
-        """A sentence on what requests that ask for several answers are."""
-        several = num_several(self.trace)
-        if not several:
-            return []
-        how = (
-            "a sequence group each, whose blocks are shared until they are written"
-            if self.setup.config.samples == "group"
-            else "each sample is a request of its own"
-        )
-        return [
-            f"{counted(several, 'request asks', 'requests ask')} for several answers, all as "
-            f"long as the trace says: {how}"
-        ]
-
-    def _extrapolated(self) -> list[str]:
-        """A warning where many steps are none that the profile was measured on."""
-        cost, recorder = self.setup.cost, self.engine.recorder
-        if not isinstance(cost, ProfileCost) or cost.measured == MeasuredRanges():  # all assumed
-            return []
-        if recorder.num_steps_outside <= _MANY_OUTSIDE * recorder.num_steps:
-            return []
-        return [
-            "over a tenth of the steps lie outside the measured range of the step cost: their "
-            "times are extrapolated"
-        ]
 
     @property
     def requests(self) -> pd.DataFrame:
@@ -273,7 +199,7 @@ def simulate(
         on_progress=on_progress,
     )
     check_watchers(listener, observers)
-    from kvsim.sim import driver  # noqa: PLC0415 - simpy is not needed to read a scenario
+    from kvsim.sim import engine_run  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
     from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
     from kvsim.traces.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
@@ -300,7 +226,7 @@ def simulate(
         rng=np.random.default_rng(seed),
     )
     check_samples(setup.config, trace, closed=loop is not None or num_users is not None)
-    engine = driver.run(
+    engine = engine_run.run(
         trace,
         setup.config,
         setup.cost,

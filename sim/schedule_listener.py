@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.sim.flights import Flight
+    from kvsim.sim.flights import Flight, Results
     from kvsim.sim.stepper import Stepper
 
 ABORT = "the client gave up"
@@ -28,15 +28,8 @@ class ScheduleListener:
     def planned(self, stepper: Stepper, now_ps: int) -> None:
         """See that all calls due are made; ``stepper.cause`` is why the queue's head waits."""
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        """See that the results of ``flight`` were applied (request indices)."""
+    def applied(self, stepper: Stepper, results: Results) -> None:
+        """See that the results of a flight were applied."""
 
 
 class Listeners(ScheduleListener):
@@ -65,14 +58,7 @@ class Listeners(ScheduleListener):
         for listener in self._listeners:
             listener.planned(stepper, now_ps)
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
+    def applied(self, stepper: Stepper, results: Results) -> None:
         """Tell each of the results."""
         for listener in self._listeners:
-            listener.applied(stepper, flight, finished, late, dropped)
+            listener.applied(stepper, results)

@@ -9,10 +9,8 @@ from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.sim.schedule_log import ScheduleLog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kvsim.policies.allocators.block_pool import BlockPool
-    from kvsim.sim.flights import Flight
+    from kvsim.sim.flights import Flight, Results
     from kvsim.sim.schedule_log import Watcher
     from kvsim.sim.stepper import Stepper
     from kvsim.traces.trace import Trace
@@ -73,24 +71,17 @@ class StepperLog(ScheduleLog, ScheduleListener):
                 new[item.sequence.name] = added[0] if len(added) == 1 else added
         return new
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: Sequence[int],
-        late: Sequence[int],
-        dropped: Sequence[int],
-    ) -> None:
+    def applied(self, stepper: Stepper, results: Results) -> None:
         """Write what the step's results changed."""
         state, pool = stepper.state, _paged(stepper).pool
-        for index in finished:
+        for index in results.finished:
             self._tables.pop(index, None)
         visible = sum(s.arrival_ps <= stepper.last_call_ps for s in state.waiting)
         self.add_result(
             {
-                "finished": [stepper.name_of(index) for index in finished],
-                "late": [stepper.name_of(index) for index in late],
-                "dropped": [stepper.name_of(index) for index in dropped],
+                "finished": [stepper.name_of(index) for index in results.finished],
+                "late": [stepper.name_of(index) for index in results.late],
+                "dropped": [stepper.name_of(index) for index in results.dropped],
                 "free_after_update": pool.num_free,
                 "running": len(state.running),
                 "waiting": visible,

@@ -22,7 +22,7 @@ from kvsim.sim.schedule_listener import ScheduleListener
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.sim.flights import Flight
+    from kvsim.sim.flights import Flight, Results
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.stepper import Stepper
 
@@ -72,15 +72,9 @@ class TtftParts(ScheduleListener):
         for item in flight.items:
             self._busy_until_ps[item.sequence.index] = flight.end_ps
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
+    def applied(self, stepper: Stepper, results: Results) -> None:
         """A step ended: it was prefill for all in it whose first token it is, or is yet to come."""
+        flight = results.flight
         for item in flight.items:
             index = item.sequence.index
             if stepper.recorder.first_token_ps[index] in {-1, flight.end_ps}:

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsim.policies.queue_order import Fair
+from kvsim.sim.distribution import statistics
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.request_columns import RequestColumns
     from kvsim.traces.trace import Trace
@@ -52,11 +49,7 @@ def fair_note(trace: Trace) -> str:
     return f"queue.policy = {Fair.name!r} shares among {told}"
 
 
-def summarise_users(
-    trace: Trace,
-    columns: RequestColumns,
-    statistics: Callable[[NDArray[np.float64]], dict[str, object]],
-) -> dict[str, object] | None:
+def summarise_users(trace: Trace, columns: RequestColumns) -> dict[str, object] | None:
     """What users met: TTFT of each, of the one who asks for most tokens, of all others; O(n).
 
     ``None`` where the trace names no users. Requests that name none are one user's.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsim.sim.decision_log import Call, DecisionLog, Result
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 
 if TYPE_CHECKING:
     from random import Random

@@ -116,9 +116,34 @@ class SchedulerState:
         return sum(sequence.width for sequence in self.running)
 
     @property
+    def num_waiting(self) -> int:
+        """Requests that are in the engine and do not run, those on the host included."""
+        return len(self.waiting) + len(self.swapped)
+
+    def head(self) -> Sequence:
+        """Who is next to enter; somebody waits."""
+        return self.swapped[0] if self.swapped else self.waiting.head()
+
+    @property
     def config(self) -> SchedulerConfig:
         """The engine's options."""
         return self.context.config
+
+    def check_invariants(self) -> None:
+        """Verify every structure and counter between calls; O(pool + running)."""
+        self.allocator.check_invariants()
+        members = [*self.running, *self.ended]
+        num_seqs = sum(sequence.width for sequence in members)
+        assert num_seqs <= self.config.max_num_seqs, "more sequences than seats"
+        for sequence in self.running:
+            known = sequence.known + sequence.owed
+            assert sequence.computed <= known, f"{sequence} computed more than it knows"
+            assert self.allocator.num_held(sequence), f"{sequence} has no block"
+        held = self.allocator.owners()
+        assert held == {sequence.index for sequence in members}, "blocks without an owner"
+        self.mode.host.check_invariants()
+        out = {sequence.index for sequence in self.swapped}
+        assert self.mode.host.owners() == out, "host blocks without an owner"
 
 
 class Batching(Protocol):

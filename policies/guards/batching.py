@@ -60,4 +60,4 @@ class GuardedBatching(Guard["Batching"]):
 
 
 def _count(state: SchedulerState) -> int:
-    return len(state.running) + len(state.waiting) + len(state.swapped)
+    return len(state.running) + state.num_waiting

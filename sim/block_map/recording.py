@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kvsim.sim.block_map.pieces import Residency
     from kvsim.sim.block_map.places import Places
     from kvsim.sim.block_map.pool_facts import PoolFacts
-    from kvsim.sim.stepper import Flight, Stepper
+    from kvsim.sim.flights import Flight
+    from kvsim.sim.stepper import Stepper
 
 FIRST_WIDTH_PS: Final = 2**30
 """About 1 ms between snapshots at least; doubled as often as there are too many."""
@@ -99,7 +100,7 @@ class BlockRecording(ScheduleListener):
         assert self._places is not None
         state = stepper.state
         pieces = self._places.pieces(state)
-        num_waiting = len(state.waiting) + len(state.swapped)
+        num_waiting = state.num_waiting
         return Snapshot(
             now_ps,
             len(state.running),

@@ -18,7 +18,7 @@ from kvsim.policies.eviction import KeyedOrder
 from kvsim.policies.queue_order import FCFS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.policy_check import check_policy
 from kvsim.traces.trace import Trace
 

@@ -14,7 +14,7 @@ import pytest
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cache_log import CacheLog, cache_log
 from kvsim.sim.cost import LinearCost, StepTime
-from kvsim.sim.driver import EngineRun
+from kvsim.sim.engine_run import EngineRun
 from kvsim.sim.engine_setup import EngineSetup
 from kvsim.sim.golden import GoldenLog, read_log
 from kvsim.sim.memory_shares import PoolShape

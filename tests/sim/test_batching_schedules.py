@@ -13,13 +13,13 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import LENGTH, Trace
 
 if TYPE_CHECKING:
     from kvsim.sim.cost import StepCost
-    from kvsim.sim.flights import Flight
+    from kvsim.sim.flights import Flight, Results
     from kvsim.sim.recorder import Recorder
     from kvsim.sim.stepper import Stepper
 
@@ -53,15 +53,8 @@ class Plan(ScheduleListener):
         self.lines.append(line)
         self.spare.append(stepper.state.allocator.num_spare)
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        self.lines[-1] += "".join(f" .{index}" for index in finished)
+    def applied(self, stepper: Stepper, results: Results) -> None:
+        self.lines[-1] += "".join(f" .{index}" for index in results.finished)
 
 
 def played(

@@ -144,9 +144,6 @@ class Account(Stepper, ScheduleListener):
             assert flight.end_ps - flight.start_ps == step_ps + copy_ps
         self.copied = copied
 
-    def applied(self, *_results: object) -> None:
-        pass
-
     def plan(self, now_ps: int) -> int | None:
         boundary_ps = super().plan(now_ps)
         state = self.state

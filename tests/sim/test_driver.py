@@ -11,7 +11,8 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import Driver, run
+from kvsim.sim.driver import Driver
+from kvsim.sim.engine_run import run
 from kvsim.sim.recorder import FINISHED, UNFINISHED
 from kvsim.sim.requests import Requests
 from kvsim.sim.schedule_log import ScheduleLog

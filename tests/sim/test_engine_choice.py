@@ -9,7 +9,7 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.traces.trace import Trace
 
 ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))

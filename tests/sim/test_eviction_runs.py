@@ -18,7 +18,7 @@ import pytest
 from kvsim.policies.eviction import EVICTION
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.next_use import NextUse
 from kvsim.sim.requests import Requests
 from kvsim.sim.run import simulate

@@ -108,7 +108,7 @@ CACHE = [
         (PagedAllocator, "grow", "self.set_keys(sequence, min(tokens, sequence.known))", "pass"),
         (
             Stepper,
-            "apply",
+            "_apply_item",
             "sequence.in_flight -= item.num_tokens",
             "sequence.in_flight -= item.num_tokens; "
             "self.state.allocator.set_keys(sequence, min(sequence.computed, sequence.known))",
@@ -119,9 +119,9 @@ CACHE = [
         "fullhit_bs16",
         (
             Stepper,
-            "apply",
+            "_apply_item",
             "min(computed, sequence.known - 1)",
-            "computed + self._is_done(sequence)",
+            "computed + done",
         ),
     ),
     fault(
@@ -366,7 +366,7 @@ ASYNC = [
         "async_edges_priority",
         (
             Stepper,
-            "apply",
+            "_apply_item",
             "self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))",
             "pass",
         ),
@@ -376,9 +376,9 @@ ASYNC = [
         "async_edges_priority",
         (
             Stepper,
-            "apply",
+            "_apply_item",
             "self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))",
-            "self._is_done(sequence) or self.state.allocator.set_keys(sequence, computed)",
+            "done or self.state.allocator.set_keys(sequence, computed)",
         ),
     ),
     fault(
@@ -386,15 +386,20 @@ ASYNC = [
         "async_edges_priority",
         (
             Stepper,
-            "apply",
+            "_apply_item",
             "if not item.samples:",
-            "if not item.samples or item.stint != sequence.num_preemptions:",
+            "if not item.samples or not timely:",
         ),
     ),
     fault(
         "late token does not finish its request",
         "async_edges_priority",
-        (Stepper, "apply", "late.append(sequence.index)", "late.append(sequence.index); continue"),
+        (
+            Stepper,
+            "_apply_item",
+            "late.append(sequence.index)",
+            "late.append(sequence.index); return",
+        ),
     ),
     fault(
         "stop token known ahead",

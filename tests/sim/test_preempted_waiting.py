@@ -11,7 +11,7 @@ import pytest
 from kvsim.policies.preemption import MODES
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.host_link import HostLink
 from kvsim.sim.queue_clock import CAUSES, PREEMPTED
 from kvsim.sim.random_scenario import random_scenario

@@ -11,7 +11,7 @@ import pytest
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import EngineRun, run
+from kvsim.sim.engine_run import EngineRun, run
 from kvsim.sim.host_link import HostLink
 from kvsim.sim.recorder import ABORTED, FINISHED
 from kvsim.sim.stepper_log import StepperLog

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import EngineRun, run
+from kvsim.sim.engine_run import EngineRun, run
 from kvsim.traces.trace import Trace
 
 Ints = NDArray[np.int64]

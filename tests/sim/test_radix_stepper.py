@@ -11,7 +11,7 @@ import pytest
 from kvsim.policies.allocators import RadixAllocator
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.preset import load_preset, verification
 from kvsim.sim.run import simulate

@@ -17,7 +17,7 @@ from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.comparison import compare
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.explain import explain
 from kvsim.sim.leaper import leapable
@@ -31,7 +31,7 @@ from kvsim.traces.trace import PrefixIds, Trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvsim.sim.driver import EngineRun
+    from kvsim.sim.engine_run import EngineRun
 
 SMALL: dict[str, object] = {
     "model.name": "opt-13b",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.random_scenario import RandomScenario, random_scenario
 from kvsim.sim.recorder import ABORTED, FINISHED, REFUSED, UNFINISHED, Recorder
 from kvsim.sim.run import simulate

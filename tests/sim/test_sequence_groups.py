@@ -13,7 +13,8 @@ from kvsim.policies.allocators.grouped import GroupedAllocator
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.beam_tree import BeamTree
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import Driver, run
+from kvsim.sim.driver import Driver
+from kvsim.sim.engine_run import run
 from kvsim.sim.host_link import HostLink
 from kvsim.sim.memory_shares import PoolShape, all_time, while_waiting
 from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
@@ -209,7 +210,7 @@ class Watch(Stepper):
         for tenure, tokens in filled.items():
             assert tokens >= self.final.get(tenure, 0), "a block lost tokens"
             self.final[tenure] = tokens
-        waits = len(self.state.waiting) + len(self.state.swapped) > 0
+        waits = self.state.num_waiting > 0
         self.snapshots.append((now_ps, waits, filled, entries))
         return boundary_ps
 

@@ -10,7 +10,7 @@ import pytest
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import EngineRun, run
+from kvsim.sim.engine_run import EngineRun, run
 from kvsim.sim.recorder import ABORTED, FINISHED, NEVER_PS, NOT_SENT, REFUSED
 from kvsim.traces.closed_loop import FollowOns, ThinkRule, follow_ons
 from kvsim.traces.trace import MorePredecessors, Trace, TraceError

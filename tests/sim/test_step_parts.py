@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.sim.cost import StepTime
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.leap import steps_ps
 from kvsim.sim.random_scenario import random_scenario
 from kvsim.sim.recorder import Recorder
@@ -19,7 +19,7 @@ from kvsim.sim.step_parts import BOOKED_PARTS, PARTS, STEPS
 from kvsim.sim.time_windows import FIRST_WIDTH_PS
 
 if TYPE_CHECKING:
-    from kvsim.sim.flights import Flight
+    from kvsim.sim.flights import Results
     from kvsim.sim.stepper import Stepper
 
 SHARE = st.integers(0, FIRST_WIDTH_PS // 3)
@@ -111,16 +111,9 @@ class Times(ScheduleListener):
     def __init__(self) -> None:
         self.sums = dict.fromkeys(PARTS, 0)
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
+    def applied(self, stepper: Stepper, results: Results) -> None:
         for name in ("weights", "kv", "prefill", "overhead"):
-            self.sums[name] += getattr(flight.time, f"{name}_ps")
+            self.sums[name] += getattr(results.flight.time, f"{name}_ps")
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -10,7 +10,7 @@ import pytest
 from kvsim.policies.allocators import PagedAllocator
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import EngineRun, run
+from kvsim.sim.engine_run import EngineRun, run
 from kvsim.sim.recorder import FINISHED, REFUSED
 from kvsim.sim.requests import Requests
 from kvsim.sim.stepper import Stepper

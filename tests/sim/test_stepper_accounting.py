@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Hit
     from kvsim.policies.allocators.block_pool import Block
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.flights import Flight
+    from kvsim.sim.flights import Flight, Results
 
     Residency = tuple[int, int]  # index, preemptions before
 
@@ -354,16 +354,9 @@ class Account(Stepper, ScheduleListener):
         for item in flight.items:
             self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        for index in finished:
-            self._move(index, None, flight.end_ps)
+    def applied(self, stepper: Stepper, results: Results) -> None:
+        for index in results.finished:
+            self._move(index, None, results.flight.end_ps)
 
     # ---- snapshots ----
 
@@ -379,7 +372,7 @@ class Account(Stepper, ScheduleListener):
         else:
             assert isinstance(allocator, PagedAllocator)
             blocks = paged_blocks(allocator, owners, self.config.block_size, self.dropped_by)
-        waits = len(self.state.waiting) + len(self.state.swapped) > 0
+        waits = self.state.num_waiting > 0
         ended = {sequence.index for sequence in self.state.ended}
         self.snapshots.append(Snapshot(now_ps, waits, ended, blocks))
         return boundary_ps

@@ -11,7 +11,7 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.random_scenario import radix_scenario, random_scenario, reserved_scenario
 from kvsim.sim.recorder import FINISHED, REFUSED
 from kvsim.sim.run import simulate

@@ -10,7 +10,7 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.random_scenario import RandomScenario, random_scenario
 from kvsim.sim.ttft_parts import PARTS, TtftParts

@@ -19,7 +19,7 @@ from kvsim.policies.allocators import ContiguousAllocator, RadixAllocator
 from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.leap_log import STEPPER_ONLY, LeapLog
 from kvsim.sim.random_scenario import (
     RandomScenario,

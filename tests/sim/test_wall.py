@@ -28,7 +28,7 @@ from kvsim.policies.queue_order import FCFS, QUEUE_ORDERS
 from kvsim.policies.registry import Registry
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import run
+from kvsim.sim.engine_run import run
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import PrefixIds, Trace
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kvsim.policies.context import PolicyContext
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.flights import Flight
+    from kvsim.sim.flights import Flight, Results
     from kvsim.sim.stepper import Stepper
 
 NUM_REQUESTS: Final = 48
@@ -132,15 +132,8 @@ class Decisions(ScheduleListener):
         sequences = [*state.running, *state.waiting]
         self.sampled.append({s.index: s.known - s.prompt_tokens for s in sequences})
 
-    def applied(
-        self,
-        stepper: Stepper,
-        flight: Flight,
-        finished: list[int],
-        late: list[int],
-        dropped: list[int],
-    ) -> None:
-        self.ends_ps.update(dict.fromkeys(finished, flight.end_ps))
+    def applied(self, stepper: Stepper, results: Results) -> None:
+        self.ends_ps.update(dict.fromkeys(results.finished, results.flight.end_ps))
 
 
 def make_trace(outputs: list[int]) -> Trace:

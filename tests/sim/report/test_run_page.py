@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from kvsim.sim import driver
+from kvsim.sim import engine_run
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.hardware import load_hardware
@@ -193,5 +193,5 @@ def instant_run() -> Run:
     """A run in which nothing takes time."""
     three = np.arange(1, 4)
     trace, setup = Trace("at once", three * 0, three * 10, three), set_up(Scenario())
-    engine = driver.run(trace, setup.config, LinearCost(0), max_tokens=three)
+    engine = engine_run.run(trace, setup.config, LinearCost(0), max_tokens=three)
     return Run(trace, Scenario(), setup, engine, 0, {"rate_scale": "1"})
