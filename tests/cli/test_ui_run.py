@@ -18,6 +18,7 @@ from kvsim.cli.ui_run import Choices, compare_chosen, why_too_large
 from kvsim.sim import comparison_in_step
 from kvsim.sim.compared_scenarios import allocator_scenarios
 from kvsim.traces import bundled_path
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +138,7 @@ def page(places: Places, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     for name in ("KVSIM_UI_ROOT", "KVSIM_UI_OUT"):
         monkeypatch.setenv(name, "")
     places.to_environment()
-    test = AppTest.from_file(ui_page.__file__, default_timeout=60).run()
+    test = AppTest.from_file(ui_page.__file__, default_timeout=PATIENCE_S).run()
     assert test.expander[0].proto.expanded
     test.number_input[1].set_value(10)
     return test
