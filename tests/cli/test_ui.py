@@ -99,6 +99,8 @@ RUN: Final = "[...document.querySelectorAll('button')].find(b => b.innerText.tri
 STOP: Final = "[...document.querySelectorAll('button')].find(b => b.innerText.trim() == 'Stop')"
 POOLS: Final = "[...document.querySelectorAll('.st-key-pools img')]"
 FORM: Final = "document.querySelector('details')"
+LONG: Final = 2000
+"""Requests of a run to be looked at: a few are done before a busy browser has drawn them."""
 
 
 def _begin(browser: Browser, port: int, requests: int) -> None:
@@ -131,8 +133,6 @@ def test_a_comparison_by_clicks(served: tuple[int, Path], browser: Browser) -> N
     browser.requests()
     before = _runs(folder) if (folder / "out").exists() else []
     _begin(browser, port, 40)
-    browser.wait(f"{POOLS}.length == 3")
-    assert browser.ask(f"return new Set({POOLS}.map(i => i.getBoundingClientRect().top)).size") == 1
     browser.wait("document.body.innerText.includes('The pool, block by block')")
     browser.wait("document.querySelectorAll('.js-plotly-plot .bars path').length >= 18")
     browser.wait(
@@ -161,8 +161,9 @@ def test_all_pools_fill_at_once_until_it_is_stopped(
     port, folder = served
     browser.resize(1300, 1000)
     before = _runs(folder) if (folder / "out").exists() else []
-    _begin(browser, port, 2000)
+    _begin(browser, port, LONG)
     browser.wait(f"{POOLS}.length == 3")
+    assert browser.ask(f"return new Set({POOLS}.map(i => i.getBoundingClientRect().top)).size") == 1
     clock = "parseFloat(document.body.innerText.match(/Simulated time: ([0-9.]+) s/)?.[1] ?? 0)"
     browser.wait(f"{clock} > 0.5")
     first = browser.ask(f"return {POOLS}.map(i => i.src)")
@@ -182,7 +183,7 @@ def test_run_again_while_it_runs(served: tuple[int, Path], browser: Browser) -> 
     port, folder = served
     browser.resize(1300, 1000)
     before = _runs(folder) if (folder / "out").exists() else []
-    _begin(browser, port, 2000)
+    _begin(browser, port, LONG)
     browser.wait(f"{POOLS}.length == 3")
     assert not browser.ask(f"return {FORM}.open")
     browser.ask(f"{FORM}.querySelector('summary').click()")
@@ -201,10 +202,13 @@ def test_a_phone_shows_pools_and_result_without_a_further_step(
 ) -> None:
     port, _ = served
     browser.resize(390, 844)
-    _begin(browser, port, 60)
+    _begin(browser, port, LONG)
     browser.wait(f"{POOLS}.length == 3")
     browser.wait(f"{POOLS}.slice(0, 2).every(i => i.getBoundingClientRect().bottom < 844)")
     assert browser.ask(f"return {POOLS}.every(i => i.getBoundingClientRect().right <= 390)")
+    browser.ask(f"{STOP}.click()")
+    browser.wait(f"{FORM}.open && {POOLS}.length == 0")
+    _press_run(browser, 60)
     head = "[...document.querySelectorAll('h3')].find(h => h.innerText.startsWith('KV memory'))"
     browser.wait(f"{head}?.getBoundingClientRect().bottom < 844")
     x, y = browser.ask(
