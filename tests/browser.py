@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from tests.patience import wait_until
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from selenium.webdriver import Chrome
@@ -32,7 +34,9 @@ _ARGUMENTS: Final = (
     "--disable-sync",
     "--hide-scrollbars",
 )
-PATIENCE_S: Final = 30.0
+_ANSWER_S: Final = 100.0
+"""For one script; Selenium itself waits 120 s for the driver."""
+_TRIES: Final = 3
 
 
 class Browser:
@@ -71,10 +75,7 @@ class Browser:
 
     def wait(self, condition: str) -> None:
         """Wait until an expression holds."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not self.ask(f"return {condition}"):
-            assert time.monotonic() < deadline, f"never: {condition}"
-            time.sleep(0.05)
+        wait_until(lambda: self.ask(f"return {condition}"), lambda: f"never: {condition}")
 
     def errors(self) -> list[str]:
         """What the console has said since the page was opened."""
@@ -94,10 +95,8 @@ class Browser:
 
     def downloaded(self, name: str) -> str:
         """Text of a file that a click downloads."""
-        path, deadline = self.downloads / name, time.monotonic() + PATIENCE_S
-        while not path.exists():
-            assert time.monotonic() < deadline, f"{name} never came"
-            time.sleep(0.05)
+        path = self.downloads / name
+        wait_until(lambda: path.exists() and path.stat().st_size, lambda: f"{name} never came")
         text = path.read_text("utf-8")
         path.unlink()
         return text
@@ -121,7 +120,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     downloads = folder / "downloads"
     downloads.mkdir()
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(driver_path))
+    driver = _started(lambda: webdriver.Chrome(options=options, service=Service(driver_path)))
+    driver.set_script_timeout(_ANSWER_S)
     driver.execute_cdp_cmd(
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)}
     )
@@ -130,3 +130,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield Browser(driver, downloads)
     finally:
         driver.quit()
+
+
+def _started(start: Callable[[], Chrome]) -> Chrome:
+    """A driver; where it does not come in time, or its port is taken by then, another one."""
+    from selenium.common.exceptions import WebDriverException  # noqa: PLC0415 - as above
+
+    for _ in range(_TRIES - 1):
+        with suppress(WebDriverException):
+            return start()
+    return start()

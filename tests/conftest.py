@@ -5,8 +5,7 @@ Profiles: ``dev`` at a desk, ``ci`` (the same examples each time) where ``CI`` i
 ``pytest -m slow``). A test that needs more than the usual 100 takes
 ``@settings(max_examples=max(200, settings().max_examples))``: 200 normally, 2,000 at night.
 
-A worker runs on each core, so each keeps to one thread: two that count on both cores wait for one
-another.
+``tests/environment.py`` says what is the same for all tests on every machine.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.browser import browser  # noqa: F401 - a fixture for all
+from tests.environment import AT_START, same_environment  # noqa: F401 - a fixture for all
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # read where torch and numpy are first imported
+os.environ.update(AT_START)
 
 _SLOW_DATA = [HealthCheck.too_slow]  # says how busy the machine is, not whether the code is right
-settings.register_profile("dev", deadline=None)
+settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_DATA)
 settings.register_profile(
     "ci", derandomize=True, deadline=None, print_blob=True, suppress_health_check=_SLOW_DATA
 )

@@ -15,6 +15,8 @@ import pytest
 from kvsim.calibrate.endpoint import measure_endpoint, sweep
 from kvsim.calibrate.endpoint_client import Ask, EndpointClient, check_url
 from kvsim.cli.main import main
+from tests.patience import PATIENCE_S
+from tests.ports import deaf_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +28,6 @@ STEP_S = 8e-3
 TOKEN_S = 40e-6
 DECODE_S = 120e-6
 CONTEXT_S = 150e-9
-WAIT_S = 60.0
 MODELS = {"data": [{"id": "fake"}]}
 PIECE = '{"choices": [{"text": "x"}]}'
 
@@ -52,7 +53,7 @@ class Clock:
     def await_reads(self, number: int) -> None:
         """Wait until clients have stamped all that was sent to them."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.reads >= number, WAIT_S)
+            assert self._changed.wait_for(lambda: self.reads >= number, PATIENCE_S)
 
 
 class FakeEngine:
@@ -142,9 +143,11 @@ def fake_server(
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.request_queue_size = 64
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64  # a busy machine accepts late, and all call at once
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -268,5 +271,6 @@ def test_command_says_what_it_would_send(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_command_names_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["calibrate", "endpoint", "http://127.0.0.1:1"]) == 2
-    assert "no OpenAI-compatible server at 127.0.0.1:1" in capsys.readouterr().err
+    with deaf_port() as port:
+        assert main(["calibrate", "endpoint", f"http://127.0.0.1:{port}"]) == 2
+    assert f"no OpenAI-compatible server at 127.0.0.1:{port}" in capsys.readouterr().err

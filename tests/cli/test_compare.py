@@ -16,6 +16,8 @@ import pytest
 from kvsim.cli.main import main
 from kvsim.cli.progress import Progress
 from kvsim.traces import bundled_path, read_trace, write_trace
+from tests.patience import PATIENCE_S
+from tests.processes import wait_for_the_end_of
 
 TRACE = str(bundled_path("chat-2k"))
 FEW = (TRACE, "--limit", "60", "--kv-memory", "2GiB", "--max-model-len", "4096", "--jobs", "1")
@@ -196,23 +198,12 @@ def test_ctrl_c_ends_the_processes(delay_s: float, tmp_path: Path) -> None:
         time.sleep(0.01)
     time.sleep(delay_s)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
     assert "kvsim: stopped" in err.splitlines()
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
-    assert _gone(process.pid)
-
-
-def _gone(group: int) -> bool:
-    """Whether a process group ends in time; the system may take a moment to bury its dead."""
-    for _ in range(300):
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.1)
-    return False
+    wait_for_the_end_of(process.pid)
 
 
 def test_block_sizes_are_not_swept_below_what_the_ids_tell(

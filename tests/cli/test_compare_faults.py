@@ -16,6 +16,8 @@ import pytest
 
 from kvsim.cli.main import main
 from kvsim.traces import bundled_path
+from tests.patience import PATIENCE_S
+from tests.processes import listed, wait_for_the_end_of
 
 TRACE = str(bundled_path("chat-2k"))
 FEW = (TRACE, "--limit", "20", "--kv-memory", "2GiB", "--max-model-len", "4096", "--jobs", "1")
@@ -182,22 +184,22 @@ def test_a_closed_pipe_is_no_error() -> None:
         assert process.stderr is not None
         process.stdout.close()
         error = process.stderr.read()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert "Traceback" not in error
 
 
 def workers_of(pid: int) -> list[int]:
     """Process ids of workers that have come so far as to import the engine."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for child in (one.pid for one in listed() if one.parent == pid):
+        folder = Path(f"/proc/{child}")
         try:
-            stat = (folder / "stat").read_text().rpartition(")")[2].split()
             words = (folder / "cmdline").read_bytes()
-            maps = (folder / "maps").read_text() if b"spawn_main" in words else ""
+            maps = (folder / "maps").read_text("utf-8") if b"spawn_main" in words else ""
         except OSError:
             continue
-        if int(stat[1]) == pid and "numpy" in maps:
-            found.append(int(folder.name))
+        if "numpy" in maps:
+            found.append(child)
     return found
 
 
@@ -217,16 +219,13 @@ def test_a_killed_process_leaves_nothing_behind(victim: str, tmp_path: Path) -> 
         assert len(workers) == 2
         os.kill(workers[0] if victim == "worker" else process.pid, signal.SIGKILL)
         if victim == "worker":
-            out, error = process.communicate(timeout=60)
+            out, error = process.communicate(timeout=PATIENCE_S)
             assert (process.returncode, out) == (2, "")
             assert "a process that simulated was killed" in error.splitlines()[-1]
             assert "Traceback" not in error
             assert list(tmp_path.iterdir()) == []
-        for _ in range(300):
-            if not any(Path(f"/proc/{worker}").exists() for worker in workers):
-                return
-            time.sleep(0.1)
-        for worker in workers:
+        try:
+            wait_for_the_end_of(process.pid)
+        finally:
             with suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGKILL)
-        pytest.fail("workers outlived the command")
+                os.killpg(process.pid, signal.SIGKILL)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from kvsim.traces import bundled_path
+from tests.patience import PATIENCE_S, wait_until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,18 +23,51 @@ if TYPE_CHECKING:
 
     from tests.browser import Browser
 
-_PATIENCE_S: Final = 60.0
+_TRIES: Final = 5
 
 
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+class Server:
+    """``kvsim ui`` in a process of its own, whose words go into the file ``log`` of a folder."""
+
+    def __init__(self, folder: Path, port: int, options: tuple[str, ...]) -> None:
+        self.port, self._log = port, folder / "log"
+        words = ["ui", "--no-browser", f"--port={port}", *options]
+        with self._log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "kvsim.cli", *words], cwd=folder, stdout=log, stderr=log
+            )
+
+    def said(self) -> str:
+        """What it has printed."""
+        return self._log.read_text("utf-8")
+
+    def is_up_or_down(self) -> bool:
+        """Whether it answers, or has ended."""
+        try:
+            return _status(self.port, "/_stcore/health") == 200
+        except (OSError, http.client.HTTPException):
+            return self.process.poll() is not None
+
+
+@contextmanager
+def _serving(folder: Path, *options: str) -> Iterator[Server]:
+    """Start it on a free port, and on another one where that is taken by then."""
+    for _ in range(_TRIES):
+        server = Server(folder, free_port(), options)
+        with server.process as process:
+            try:
+                wait_until(server.is_up_or_down, server.said)
+                if process.poll() is None:
+                    yield server
+                    return
+            finally:
+                process.kill()
+        assert "in use" in server.said(), server.said()
+    pytest.fail("no port stays free")
 
 
 def _answer(port: int, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
         connection.request("GET", path, headers=headers or {})
         response = connection.getresponse()
         return response.status, b"" if response.status == 101 else response.read()
@@ -46,52 +80,27 @@ def _status(port: int, path: str, headers: dict[str, str] | None = None) -> int:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
     """Port and folder of a page that serves the bundled traces."""
-    folder, port = tmp_path_factory.mktemp("ui"), _free_port()
-    words = ["ui", "--no-browser", f"--port={port}", f"--root={bundled_path('chat-2k').parent}"]
-    command = [sys.executable, "-m", "kvsim.cli", *words, f"--out={folder / 'out'}"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < deadline, (folder / "log").read_text()
-            try:
-                assert _status(port, "/_stcore/health") == 200
-                break
-            except ConnectionRefusedError:
-                time.sleep(0.1)
-        yield port, folder
-    finally:
-        process.terminate()
-        process.wait(_PATIENCE_S)
+    folder = tmp_path_factory.mktemp("ui")
+    root = bundled_path("chat-2k").parent
+    with _serving(folder, f"--root={root}", f"--out={folder / 'out'}") as server:
+        yield server.port, folder
 
 
 def test_ctrl_c_twice_is_the_end_without_a_word(tmp_path: Path) -> None:
-    port = _free_port()
-    words = ["ui", "--no-browser", f"--port={port}", f"--root={tmp_path}"]
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kvsim.cli", *words], cwd=tmp_path, stdout=log, stderr=log
-        )
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
-            _status(port, "/_stcore/health")
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.1)
-    for _ in range(2):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.002)
-    assert process.wait(_PATIENCE_S) in {0, 130}
-    assert (tmp_path / "log").read_text().count("\n") == 2
+    with _serving(tmp_path, f"--root={tmp_path}") as server:
+        for _ in range(2):
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(0.002)
+        assert server.process.wait(PATIENCE_S) in {0, 130}
+        assert server.said().count("\n") == 2
 
 
 RUN: Final = "[...document.querySelectorAll('button')].find(b => b.innerText.trim() == 'Run')"
 STOP: Final = "[...document.querySelectorAll('button')].find(b => b.innerText.trim() == 'Stop')"
 POOLS: Final = "[...document.querySelectorAll('.st-key-pools img')]"
 FORM: Final = "document.querySelector('details')"
+LONG: Final = 2000
+"""Requests of a run to be looked at: a few are done before a busy browser has drawn them."""
 
 
 def _begin(browser: Browser, port: int, requests: int) -> None:
@@ -114,10 +123,7 @@ def _runs(folder: Path) -> list[str]:
 
 
 def _wait_for_runs(folder: Path, names: list[str]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while _runs(folder) != names:
-        assert time.monotonic() < deadline, (_runs(folder), names)
-        time.sleep(0.1)
+    wait_until(lambda: _runs(folder) == names, lambda: (_runs(folder), names))
 
 
 @pytest.mark.slow
@@ -127,8 +133,6 @@ def test_a_comparison_by_clicks(served: tuple[int, Path], browser: Browser) -> N
     browser.requests()
     before = _runs(folder) if (folder / "out").exists() else []
     _begin(browser, port, 40)
-    browser.wait(f"{POOLS}.length == 3")
-    assert browser.ask(f"return new Set({POOLS}.map(i => i.getBoundingClientRect().top)).size") == 1
     browser.wait("document.body.innerText.includes('The pool, block by block')")
     browser.wait("document.querySelectorAll('.js-plotly-plot .bars path').length >= 18")
     browser.wait(
@@ -157,8 +161,9 @@ def test_all_pools_fill_at_once_until_it_is_stopped(
     port, folder = served
     browser.resize(1300, 1000)
     before = _runs(folder) if (folder / "out").exists() else []
-    _begin(browser, port, 2000)
+    _begin(browser, port, LONG)
     browser.wait(f"{POOLS}.length == 3")
+    assert browser.ask(f"return new Set({POOLS}.map(i => i.getBoundingClientRect().top)).size") == 1
     clock = "parseFloat(document.body.innerText.match(/Simulated time: ([0-9.]+) s/)?.[1] ?? 0)"
     browser.wait(f"{clock} > 0.5")
     first = browser.ask(f"return {POOLS}.map(i => i.src)")
@@ -178,7 +183,7 @@ def test_run_again_while_it_runs(served: tuple[int, Path], browser: Browser) -> 
     port, folder = served
     browser.resize(1300, 1000)
     before = _runs(folder) if (folder / "out").exists() else []
-    _begin(browser, port, 2000)
+    _begin(browser, port, LONG)
     browser.wait(f"{POOLS}.length == 3")
     assert not browser.ask(f"return {FORM}.open")
     browser.ask(f"{FORM}.querySelector('summary').click()")
@@ -197,10 +202,13 @@ def test_a_phone_shows_pools_and_result_without_a_further_step(
 ) -> None:
     port, _ = served
     browser.resize(390, 844)
-    _begin(browser, port, 60)
+    _begin(browser, port, LONG)
     browser.wait(f"{POOLS}.length == 3")
     browser.wait(f"{POOLS}.slice(0, 2).every(i => i.getBoundingClientRect().bottom < 844)")
     assert browser.ask(f"return {POOLS}.every(i => i.getBoundingClientRect().right <= 390)")
+    browser.ask(f"{STOP}.click()")
+    browser.wait(f"{FORM}.open && {POOLS}.length == 0")
+    _press_run(browser, 60)
     head = "[...document.querySelectorAll('h3')].find(h => h.innerText.startsWith('KV memory'))"
     browser.wait(f"{head}?.getBoundingClientRect().bottom < 844")
     x, y = browser.ask(

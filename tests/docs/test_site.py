@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,21 +23,30 @@ WIDE = "return document.documentElement.scrollWidth"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the site, built as in a fresh clone; warnings are errors."""
+    """Folder of the site, built from a copy of what it needs; warnings are errors.
+
+    The build writes beside the sources, and each worker of the tests has a site of its own.
+    """
     for extra in ("mkdocs", "material", "mkdocstrings"):
         pytest.importorskip(extra, reason="pip install -e '.[docs]'")
-    shutil.rmtree(ROOT / "build" / "site-source", ignore_errors=True)
     folder = tmp_path_factory.mktemp("site")
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    folders = {path.split("/")[0] for path in tables["package-dir"].values()}
+    for name in ("docs", "examples", *folders):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
+        [sys.executable, "-m", "mkdocs", "build", "--strict"],
+        cwd=folder,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return folder
+    return folder / "build" / "site"
 
 
 def test_no_page_has_what_another_machine_must_send(site: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 import torch
@@ -27,10 +28,12 @@ def poisoned_outputs() -> Iterator[None]:
 
 
 @pytest.fixture
-def rng() -> torch.Generator:
-    """Fresh random numbers in every run; a failing seed is printed by the test's arguments."""
+def rng(request: pytest.FixtureRequest) -> torch.Generator:
+    """Random numbers of a test, the same in every run; at night fresh ones, whose seed is told."""
     generator = torch.Generator()
-    generator.seed()
+    generator.manual_seed(crc32(request.node.nodeid.encode()))
+    if os.environ.get("KVSIM_NIGHTLY") == "1":
+        print(f"seed {generator.seed()}")  # shown where the test fails
     return generator
 
 

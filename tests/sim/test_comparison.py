@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import active_children
-from threading import active_count
+from threading import enumerate as threads
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -22,6 +22,7 @@ from kvsim.sim.comparison_runs import Case, run_in_processes
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES, VIEWS
 from kvsim.traces import bundled_path, read_trace
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -184,7 +185,7 @@ def test_runs_on_one_clock_are_those_of_one_after_the_other(
 
 
 def test_who_watches_no_more_stops_all_runs(tmp_path: Path) -> None:
-    before = active_count()
+    before = set(threads())
 
     def watch(pools: Sequence[LivePool], now_ps: int) -> None:
         if now_ps > S // 10:
@@ -193,7 +194,7 @@ def test_who_watches_no_more_stops_all_runs(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         recorded(tmp_path / "stopped", watch=watch)
     assert list((tmp_path / "stopped").iterdir()) == []
-    assert active_count() == before
+    assert not set(threads()) - before
 
 
 def test_all_allocators_get_the_same_bytes() -> None:
@@ -275,7 +276,7 @@ def test_a_process_that_dies_while_another_starts_leaves_none() -> None:
     with pytest.raises(OSError, match="a process that simulated was killed"):
         run_in_processes(traces, cases, options, 2, lambda *_: None)
     for process in set(active_children()) - before:
-        process.join(timeout=20)
+        process.join(PATIENCE_S)
     left = set(active_children()) - before
     for process in left:
         process.kill()

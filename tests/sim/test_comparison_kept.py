@@ -8,6 +8,7 @@ import os
 import pickle
 import tempfile
 from dataclasses import replace
+from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,8 @@ NAMES = ["orca-oracle", "paged", "prefix"]
 
 @pytest.fixture(autouse=True)
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made."""
+    """Where temporary folders are made; but those of multiprocessing, which stay to the end."""
+    get_temp_dir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

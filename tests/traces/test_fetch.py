@@ -12,6 +12,7 @@ import pytest
 
 from kvsim.traces import TraceError
 from kvsim.traces.fetch import Entry, fetch, find_entry, load_catalog
+from tests.ports import deaf_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +55,7 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def entry(server: str, monkeypatch: pytest.MonkeyPatch) -> Entry:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+def entry(server: str) -> Entry:
     return Entry("x", "a trace", f"{server}/x.csv", "CC0", len(BODY))
 
 
@@ -108,9 +108,12 @@ def test_only_https_unless_a_test_says_otherwise(entry: Entry, tmp_path: Path) -
 
 
 def test_no_server(entry: Entry, tmp_path: Path) -> None:
-    nobody = replace(entry, url="http://127.0.0.1:9/x.csv")
-    with pytest.raises(TraceError, match="cannot be fetched"):
-        fetch(nobody, tmp_path / "x.csv", schemes=LOCAL)
+    with deaf_port() as port, pytest.raises(TraceError, match="cannot be fetched"):
+        fetch(
+            replace(entry, url=f"http://127.0.0.1:{port}/x.csv"),
+            tmp_path / "x.csv",
+            schemes=LOCAL,
+        )
 
 
 def test_the_catalog_is_in_order() -> None:

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.small_pages import SMALL_PAGES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -78,7 +80,7 @@ def write_parquet(path: Path, rows: int) -> None:
 
 def peak_bytes(path: Path, rows: int) -> int:
     out = subprocess.run(
-        [sys.executable, "-c", _READ, str(path)],
+        [sys.executable, "-c", SMALL_PAGES + _READ, str(path)],
         check=True,
         capture_output=True,
         text=True,
