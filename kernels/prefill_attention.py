@@ -11,7 +11,6 @@ from typing import Final
 
 import torch
 from torch.nn import functional
-from torch.nn.attention.bias import causal_lower_right
 
 CPU_ROWS: Final = 64
 
@@ -56,6 +55,8 @@ def _masked(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torc
 def causal_mask(chunk: int, total: int, device: torch.device) -> torch.Tensor:
     """Mask of the last ``chunk`` of ``total`` tokens: bool, on CUDA torch's own kind of bias."""
     if device.type == "cuda":
+        from torch.nn.attention.bias import causal_lower_right  # noqa: PLC0415 - a second
+
         return causal_lower_right(chunk, total)
     last = torch.arange(total - chunk, total, device=device)
     return torch.arange(total, device=device) <= last.unsqueeze(-1)

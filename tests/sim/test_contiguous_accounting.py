@@ -271,7 +271,8 @@ def test_what_nobody_knows_changes_nothing(
         predictor=data.draw(st.sampled_from(["max_tokens", "quantile"])),
         async_scheduling=False,
     )
-    trace = replace(trace, max_tokens=np.full(len(trace), -1), ends_by=np.full(len(trace), STOP))
+    stops = np.full(len(trace), STOP, dtype=np.uint8)
+    trace = replace(trace, max_tokens=np.full(len(trace), -1), ends_by=stops)
     account, recorder = watched(config, trace, cost)
     ends_ps = [ps for ps in recorder.finish_ps if ps >= 0]
     if not ends_ps:
