@@ -16,8 +16,8 @@ from kvsim.traces import (
     ArrivalRule,
     MaxTokensRule,
     OutputRule,
+    PrefixIds,
     Trace,
-    TraceError,
     apply_answers,
     arrival_rule,
     assume_max_tokens,
@@ -41,6 +41,10 @@ CHAT: Final = bundled_path("chat-2k")
 
 def chat() -> Trace:
     return read_trace(CHAT, limit=4)
+
+
+def prefix(offsets: list[int], ids: list[int], block_size: int = 16) -> PrefixIds:
+    return PrefixIds(block_size, np.array(offsets), np.array(ids, dtype=np.int64))
 
 
 CALLS: Final[dict[str, tuple[Callable[..., object], dict[str, Any]]]] = {
@@ -145,6 +149,30 @@ def test_every_function_that_is_exported_is_tried() -> None:
         ({"prompt_tokens": np.array([1, 0, 1, 1])}, "it must be whole numbers from 1 to"),
         ({"num_samples": np.array([1, 2**40, 1, 1])}, "it must be whole numbers from 1 to"),
         ({"arrival_ns": np.array([0, 2, 1, 3])}, "arrival_ns goes back"),
+        ({"arrival_ns": np.array([-5, 2, 3, 4])}, "it must be whole numbers from 0 to"),
+        ({"output_tokens": np.array([1, 2, 2**40, 1])}, "whole numbers from 0 to 2,147,483,647"),
+        ({"max_tokens": np.array([1, 0, 1, 1])}, "it must be -1 where a request does not say"),
+        ({"max_tokens": np.array([1, -7, 1, 1])}, "it must be whole numbers from -1 to"),
+        ({"ends_by": np.full(4, 9, dtype=np.uint8)}, "it must be whole numbers from 0 to 1"),
+        ({"delay_ns": np.full(4, -2)}, "it must be whole numbers from -1 to"),
+        ({"timeout_ns": np.full(4, -2)}, "it must be whole numbers from -1 to"),
+        ({"session": np.array(list("abcd"))}, "it must be a list of 4 texts"),
+        (
+            {"after_request": np.array([-1, 1, 0, 0])},
+            "after_request of request 1 is 1; it must be the index of an earlier request, or -1",
+        ),
+        ({"after_request": np.array([-1, 0, 0, 99])}, "after_request of request 3 is 99; it must"),
+        ({"after_request": np.array([-1, -2, 0, 0])}, "after_request of request 1 is -2; it must"),
+        (
+            {"also_after": traces.MorePredecessors(np.array([0, 0, 0, 0, 2]), np.array([1, 3]))},
+            "requests of also_after of request 3 is 3; it must be the index of an earlier request",
+        ),
+        ({"prefix": prefix([0, 1, 2, 3, 9], [5, 6, 7])}, "ids of prefix is array([5, 6, 7]); it"),
+        ({"prefix": prefix([0, 2, 1, 3, 3], [5, 6, 7])}, "it must be from 0 up, and never fall"),
+        ({"prefix": prefix([1, 1, 2, 3, 3], [5, 6, 7])}, "it must be from 0 up, and never fall"),
+        ({"prefix": prefix([0, 1], [5])}, "offsets of prefix is array([0, 1]); it must be a numpy"),
+        ({"prefix": prefix([0] * 5, [], 0)}, "block_size of prefix is 0; it must be a whole"),
+        ({"prefix": replace(prefix([0] * 5, []), anonymous_answer=[True])}, "of 4 bool"),
     ],
 )
 def test_columns_made_by_hand(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
@@ -160,9 +188,3 @@ def test_columns_made_by_hand(tmp_path: Path, changes: dict[str, Any], sentence:
             call(trace)
         assert sentence in str(caught.value)
         assert "\n" not in str(caught.value)
-
-
-def test_offsets_of_prefix_ids_are_one_more_than_requests() -> None:
-    prefix = traces.PrefixIds(16, np.array([0, 1]), np.array([5]))
-    with pytest.raises(TraceError, match="PrefixIds has 2 offsets; there must be 5"):
-        check_usable(replace(chat(), prefix=prefix))
