@@ -45,6 +45,8 @@ _OPTIONAL_SHAPE: dict[str, object] = {
     "experts_per_token": 0,
     "expert_params": 0,
 }
+_SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "vocab_size")
+"""What no model has none of; others are 0 where a dense or a routed part is missing."""
 _OPTIONAL_TERM: dict[str, object] = {"tile_tokens": 1, "per_tile_us": 0.0}
 _OPTIONAL_PREFILL: dict[str, object] = {"reach_per_request_us": 0.0, "reach_per_past_us": 0.0}
 _LEFT_OUT = _OPTIONAL_TERM | _OPTIONAL_PREFILL
@@ -102,11 +104,7 @@ def parse_profile(text: str, where: str) -> Profile:
         weight_dtype=word("weight_dtype"),
         kv_dtype=word("kv_dtype"),
         fidelity=word("fidelity"),
-        model=_section(
-            terms.ModelShape,
-            _OPTIONAL_SHAPE | read_object(table["model"], f"{where}: model"),
-            f"{where}: model",
-        ),
+        model=_model(table["model"], f"{where}: model"),
         host=section(terms.HostTerm, "host"),
         decode_attention=section(terms.DecodeAttention, "decode_attention"),
         prefill_attention=_section(
@@ -172,6 +170,15 @@ def _section(cls: type[_Section], value: object, where: str) -> _Section:
     return cls(
         **{key: read[str(kind)](table[key], f"{where}: {key}") for key, kind in fields.items()}
     )
+
+
+def _model(value: object, where: str) -> terms.ModelShape:
+    """Read a model; what costs are divided by is not 0."""
+    table = _OPTIONAL_SHAPE | read_object(value, where)
+    shape = _section(terms.ModelShape, table, where)
+    for key in _SIZES:
+        read_positive(table[key], f"{where}: {key}")
+    return shape
 
 
 def _token_term(value: object, where: str) -> TokenTerm:

@@ -124,6 +124,11 @@ def broken(values: dict[str, Any], path: str, value: object) -> str:
             "all_reduce: 2: per_tile_us is of tokens",
         ),
         ("model.num_layers", 1.5, "model: num_layers=1.5 is not a whole number"),
+        *(
+            (f"model.{size}", 0, f"model: {size}=0 must be at least 1")
+            for size in ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim")
+        ),
+        ("model.vocab_size", -0.0, "model: vocab_size=-0.0 must be at least 1"),
         ("measured.batch", [9, 1], r"measured: batch=\(9, 1\) is empty"),
         ("kernels.gemm", 4, "kernels: gemm=4 is not a string"),
         ("assumed", "all", "assumed: must be a list"),
