@@ -19,6 +19,7 @@ from kvsim.sim.report.facts import cost_text, rules_text, trace_text
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.rate_charts import rate_charts
 from kvsim.sim.report.tables import table_html
+from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ def _head(comparison: Comparison) -> Head:
     costed = [(row.name, costs[row.cost["source"]]) for row in rows]
     for label, pairs in (("rules", rules), ("step cost", costed)):
         facts += [(label, text) for text in said_of(pairs, len(rows))]
-    return Head(f"{len(rows)} runs compared", tuple(facts))
+    return Head(f"{counted(len(rows), 'run')} compared", tuple(facts))
 
 
 def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Block]:

@@ -78,6 +78,10 @@ def test_verdicts_come_first(result: Comparison) -> None:
     assert page.index("<h2>") == page.index("<h2>Verdicts</h2>") < page.index('class="plot"')
 
 
+def test_one_run_is_one(result: Comparison) -> None:
+    assert "<h1>1 run compared</h1>" in page_of(replace(result, rows=result.rows[:1]))
+
+
 def test_names_are_escaped(result: Comparison) -> None:
     rows = tuple(replace(row, name=EVIL, trace=EVIL, notes=[EVIL]) for row in result.rows)
     traces = (replace(result.traces[0], name=EVIL),)
