@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.sim.readable import storable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -21,7 +23,7 @@ def stacked(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
     table = pd.concat(frames.values(), ignore_index=True)
     places = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames.values()])
-    names = pd.Categorical.from_codes(places, pd.Index([*frames]))
+    names = pd.Categorical.from_codes(places, pd.Index(storable([*frames])))
     table.insert(0, "name", pd.Series(names))
     return table
 
@@ -29,9 +31,10 @@ def stacked(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def row_numbers(row: Row) -> dict[str, Any]:
     """Columns of one run: its metrics, verdict, and shares of KV memory while requests waited."""
     shares = row.views["six"] or {}
+    name, trace = storable([row.name, row.trace])
     return {
-        "name": row.name,
-        "trace": row.trace,
+        "name": name,
+        "trace": trace,
         "rate_scale": row.rate_scale,
         "verdict": row.verdict["kind"],
         **row.metrics,

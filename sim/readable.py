@@ -24,6 +24,18 @@ def printable(text: str) -> str:
     return _UNSEEN.sub("\ufffd", _BREAKS.sub(" ", text))
 
 
+def storable(texts: list[str]) -> list[str]:
+    """Names as tables hold them: halves of characters, which UTF-8 lacks, as Python escapes them.
+
+    Others stay as they are.
+    """
+    try:
+        "".join(texts).encode("utf-8")
+    except UnicodeEncodeError:
+        return [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in texts]
+    return texts
+
+
 def number(value: object, digits: int = 4) -> str:
     """Readable number: ``12,345``, ``0.01234``, ``-`` for ``None``."""
     if value is None:

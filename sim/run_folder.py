@@ -142,22 +142,24 @@ def _write_requests(run: Run, path: Path) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 - only a saved run needs pyarrow
 
     writer = None
-    try:
-        for start in range(0, max(len(run.trace), 1), ROWS_PER_SLICE):
-            stop = min(start + ROWS_PER_SLICE, len(run.trace))
-            table = _arrow(request_table(run.trace, run.engine.recorder, start, stop))
-            writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
-            writer.write_table(table)
-    finally:
-        if writer is not None:
-            writer.close()
+    with path.open("wb") as file:  # pyarrow opens no file whose name is no text
+        try:
+            for start in range(0, max(len(run.trace), 1), ROWS_PER_SLICE):
+                stop = min(start + ROWS_PER_SLICE, len(run.trace))
+                table = _arrow(request_table(run.trace, run.engine.recorder, start, stop))
+                writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
+                writer.write_table(table)
+        finally:
+            if writer is not None:
+                writer.close()
 
 
 def _write_series(run: Run, path: Path) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 - only a saved run needs pyarrow
 
     table = _arrow(series_table(run.engine.recorder, run.setup.pool))
-    pq.write_table(table, path, compression="zstd")
+    with path.open("wb") as file:  # as above
+        pq.write_table(table, file, compression="zstd")
 
 
 def _write_report(run: Run, path: Path) -> None:
@@ -171,21 +173,11 @@ def _arrow(
     """Arrow table of columns; nan becomes null."""
     import pyarrow as pa  # noqa: PLC0415 - only a saved run needs pyarrow
 
-    arrays = {}
-    for name, values in columns.items():
-        if isinstance(values, np.ndarray):
-            arrays[name] = pa.array(values, from_pandas=True)
-        else:
-            arrays[name] = _texts(values)
-    return pa.table(arrays)
-
-
-def _texts(values: Sequence[str]) -> pa.Array:
-    """Names as they are; halves of characters, which UTF-8 lacks, as Python escapes them."""
-    import pyarrow as pa  # noqa: PLC0415 - only a saved run needs pyarrow
-
-    try:
-        return pa.array(values, type=pa.string())
-    except UnicodeEncodeError:
-        known = (text.encode("utf-8", "backslashreplace").decode("utf-8") for text in values)
-        return pa.array(list(known), type=pa.string())
+    return pa.table(
+        {
+            name: pa.array(values, from_pandas=True)
+            if isinstance(values, np.ndarray)
+            else pa.array(values, type=pa.string())
+            for name, values in columns.items()
+        }
+    )

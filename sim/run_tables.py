@@ -12,6 +12,7 @@ import numpy as np
 from kvsim.sim import memory_shares
 from kvsim.sim.memory_integrals import CONTIGUOUS, MEMORY
 from kvsim.sim.phases import Windows
+from kvsim.sim.readable import storable
 from kvsim.sim.recorder import PREEMPTIONS, SWAPPED_IN, SWAPPED_OUT
 from kvsim.sim.request_columns import PS_PER_S, STATUS_NAMES, RequestColumns
 from kvsim.sim.step_parts import STEPS
@@ -34,8 +35,8 @@ def request_table(
     rows = range(start, start + len(columns))
     predicted = np.asarray(recorder.predicted_tokens, dtype=np.float64)[start:stop]
     return {
-        "request": [trace.request_id(row) for row in rows],
-        "user": [trace.user[row] if trace.user is not None else "" for row in rows],
+        "request": storable([trace.request_id(row) for row in rows]),
+        "user": storable([trace.user[row] if trace.user is not None else "" for row in rows]),
         "status": [STATUS_NAMES[code] for code in columns.status.tolist()],
         "arrival_s": columns.arrival_s(),
         "prompt_tokens": columns.prompt_tokens,

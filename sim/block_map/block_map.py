@@ -91,7 +91,8 @@ class BlockMap:
         """Write ``blocks.parquet``; the same map gives the same bytes."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - only who records pays for pyarrow
 
-        pq.write_table(_to_arrow(self), path, compression="zstd", compression_level=9)
+        with path.open("wb") as file:  # pyarrow opens no file whose name is no text
+            pq.write_table(_to_arrow(self), file, compression="zstd", compression_level=9)
 
     @staticmethod
     def load(path: Path) -> BlockMap:
@@ -106,7 +107,8 @@ class BlockMap:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         try:
-            table = pq.read_table(path)
+            with path.open("rb") as file:
+                table = pq.read_table(file)
             document = json.loads((table.schema.metadata or {})[_KEY])
             if document.pop("schema") != SCHEMA:
                 raise ValueError("another schema")

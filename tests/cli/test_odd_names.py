@@ -110,6 +110,30 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
     assert "sha256" in (tmp_path / "kvsim-run" / REPORT).read_text("utf-8")
 
 
+def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    write_trace(tmp_path / "plain.jsonl", "plain")
+    try:
+        (tmp_path / "\udcfe").mkdir()
+    except OSError:
+        pytest.skip("file names are text here")
+    words = ["simulate", "plain.jsonl", "--kv-memory=1GiB", "--record=blocks", "--out=\udcfe"]
+    kvsim(tmp_path, *words)
+    kvsim(tmp_path, "report", "\udcfe", "--block-map")
+    assert (tmp_path / "\udcfe" / BLOCK_MAP).exists()
+
+
+def test_frames_hold_names_that_are_no_text_as_files_do(tmp_path: Path) -> None:
+    write_trace(tmp_path / "odd.jsonl", HALF)
+    trace = read_trace(tmp_path / "odd.jsonl")
+    compared = compare(trace, {HALF: Scenario.load("vllm-0.32")}, jobs=1)
+    assert set(compared.frame["name"]) == set(compared.requests["name"]) == {r"\ud800"}
+    run = compared.runs[HALF]
+    run.save(tmp_path / "run")
+    saved = pd.read_parquet(tmp_path / "run" / "requests.parquet")
+    assert list(saved["request"]) == list(run.requests["request"])
+    assert run.requests["request"][3] == r"\ud8003"
+
+
 def test_a_terminal_without_the_letters_of_a_name(tmp_path: Path) -> None:
     write_trace(tmp_path / "odd.jsonl", "\u8ffd\u8e2a")
     words = ["simulate", "odd.jsonl", "--kv-memory=1GiB", "--out=run"]
