@@ -172,7 +172,7 @@ def test_every_function_that_is_exported_is_tried() -> None:
         ({"prefix": prefix([1, 1, 2, 3, 3], [5, 6, 7])}, "it must be from 0 up, and never fall"),
         ({"prefix": prefix([0, 1], [5])}, "offsets of prefix is array([0, 1]); it must be a numpy"),
         ({"prefix": prefix([0] * 5, [], 0)}, "block_size of prefix is 0; it must be a whole"),
-        ({"prefix": replace(prefix([0] * 5, []), anonymous_answer=[True])}, "of 4 bool"),
+        ({"prefix": replace(prefix([0] * 5, []), anonymous_answer=np.array([True]))}, "of 4 bool"),
     ],
 )
 def test_columns_made_by_hand(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
