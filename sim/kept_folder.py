@@ -17,6 +17,8 @@ from tempfile import gettempdir, mkdtemp
 from typing import Final
 
 PREFIX: Final = "kvsim-runs-"
+_NAME: Final = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
+"""As ``mkdtemp`` makes them."""
 _OURS: Final = re.compile(r"[0-9]+\.pickle|\.[0-9]+\.pickle\.part")
 _DAY_S: Final = 86_400
 """Of younger folders the lock may not have been taken yet."""
@@ -58,12 +60,16 @@ def _remove_if_left(folder: Path) -> None:
         return
     if sys.platform != "win32" and about.st_uid != os.getuid():
         return
-    if not all(_OURS.fullmatch(path.name) for path in folder.iterdir()):
+    if not _NAME.fullmatch(folder.name) or not all(map(_is_ours, folder.iterdir())):
         return
     lock = _locked(folder)
     if lock is not None:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def _is_ours(path: Path) -> bool:
+    return bool(_OURS.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
 
 
 def _locked(folder: Path) -> int | None:

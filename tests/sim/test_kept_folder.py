@@ -44,7 +44,7 @@ def make_older(folder: Path) -> None:
 
 def left(temp: Path) -> Path:
     """A folder as a killed process of yesterday leaves it."""
-    folder = temp / f"{PREFIX}abc"
+    folder = temp / f"{PREFIX}abc_1234"
     folder.mkdir()
     for name in ("1.pickle", ".2.pickle.part"):
         (folder / name).write_bytes(b"x")
@@ -87,13 +87,17 @@ def link_in_place(folder: Path) -> None:
     [
         lambda folder: (folder / "mine.txt").write_text("keep", "utf-8"),
         lambda folder: (folder / "1.pickle.old").mkdir(),
+        lambda folder: (folder / "3.pickle").mkdir(),
+        lambda folder: (folder / "3.pickle").symlink_to("1.pickle"),
+        lambda folder: folder.rename(folder.with_name(f"{PREFIX}of-mine")),
         link_in_place,
     ],
 )
 def test_what_may_not_be_ours_stays(temp: Path, change: Callable[[Path], object]) -> None:
     folder = left(temp)
     change(folder)
-    make_older(folder)
+    if folder.exists():
+        make_older(folder)
     before = sorted(temp.rglob("*"))
     remove_left()
     assert sorted(temp.rglob("*")) == before
