@@ -67,6 +67,11 @@ def perfetto_file(arguments: argparse.Namespace, folder: Path) -> PerfettoFile |
     return None
 
 
+def _are_one(first: Path, second: Path) -> bool:
+    """Whether both lead to one folder; a link that leads to itself is no error, but another."""
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
 def _check_place(path: Path, folder: Path, trace: Path) -> None:
     from kvsim.sim.run_place import FILES
     from kvsim.traces.final_path import final_path
@@ -77,9 +82,9 @@ def _check_place(path: Path, folder: Path, trace: Path) -> None:
     if path.exists() and trace.exists() and path.samefile(trace):
         raise ValueError(f"--perfetto {path} is the trace itself; name another file")
     for one in (path, final):
-        if one.name in FILES and one.parent.resolve() == folder.resolve():
+        if one.name in FILES and _are_one(one.parent, folder):
             raise ValueError(f"--perfetto {path} is a part of the run folder; name another file")
-    if final.parent.resolve() == folder.resolve():
+    if _are_one(final.parent, folder):
         return
     if not final.parent.is_dir():
         raise ValueError(f"--perfetto {path}: the folder {final.parent} does not exist; make it")

@@ -89,7 +89,7 @@ class Places:
         path = self.out / run / name
         try:
             whole = path.resolve(strict=True)
-        except OSError:
+        except (OSError, RuntimeError):  # none, or a loop of links
             return None
         return path if whole.is_relative_to(self.out.resolve()) and path.is_file() else None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.measure.points import FIT, HOLD_OUT, LOADS, Point
 from kvsim.calibrate.measure.timing import Timing
+from kvsim.sim.run_place import drafted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,10 +59,8 @@ class RawPoints:
 
     def save(self) -> None:
         """Write the file, whole or not at all; a link stays one."""
-        final = self.path.resolve()
-        beside = final.with_name(final.name + ".part")
-        beside.write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
-        beside.replace(final)
+        with drafted(self.path) as draft:
+            draft.write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
 
     def to_json(self) -> dict[str, Any]:
         """Content of the file."""

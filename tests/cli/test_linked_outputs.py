@@ -66,13 +66,21 @@ def test_what_a_link_leads_to_is_written(
     assert [one.name for one in disk.iterdir()] == ["there.csv"], "no draft stays"
 
 
-def test_a_link_that_leads_to_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("writer", sorted({*WRITERS} - {"timeline"}))
+def test_a_link_that_leads_to_itself(tmp_path: Path, writer: str) -> None:
     link = tmp_path / "a.csv"
     link.symlink_to(link)
-    for write in (write_text, lambda path: write_trace(read_trace(CHAT, limit=3), path)):
-        with pytest.raises((OSError, ValueError), match=r"a\.csv is a link that leads to itself"):
-            write(link)
+    with pytest.raises((OSError, ValueError), match=r"a\.csv is a link that leads to itself"):
+        WRITERS[writer](link)
     assert link.is_symlink()
+
+
+def test_a_folder_that_leads_to_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "loop"
+    link.symlink_to(link)
+    words = ["simulate", CHAT, f"--out={tmp_path / 'run'}", f"--perfetto={link / 'a.json'}"]
+    assert main(words) == 2
+    assert f"the folder {link} does not exist" in capsys.readouterr().err
 
 
 def test_a_link_into_no_folder_is_told_before_any_work(tmp_path: Path) -> None:

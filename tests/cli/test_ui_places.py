@@ -79,6 +79,7 @@ def test_files_of_runs_are_handed_out_and_nothing_else(places: Places, tmp_path:
     (run / "other.html").write_text("other")
     (places.out / "report.html").write_text("outside")
     (run / "comparison.json").symlink_to(tmp_path / "secret.csv")
+    (run / "block-map.html").symlink_to(run / "block-map.html")
     assert places.file_of("comparison-1", "report.html") == run / "report.html"
     for name, file in (
         ("comparison-1", "other.html"),
