@@ -14,6 +14,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+import numpy as np
+
 from kvsim.sim.preset import load_preset, preset_names
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_keys import name_of, rule_of, shown
@@ -90,7 +92,7 @@ def replace_values(scenario: Scenario, values: Mapping[str, object]) -> Scenario
         table, dot, name = path.partition(".")
         if not dot:
             raise ValueError(f"{path!r} is not of the form table.key{_whereabouts(path)}")
-        cast("dict[str, object]", tables.setdefault(table, {}))[name] = value
+        cast("dict[str, object]", tables.setdefault(table, {}))[name] = _plain(value)
     return _apply(scenario, tables, "")
 
 
@@ -174,6 +176,13 @@ def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scen
             values[keys[name].name] = _read(keys[name], value, before + path)
         changed[table_name] = replace(table, **values)
     return replace(scenario, **changed)
+
+
+def _plain(value: object) -> object:
+    """A value as TOML would hold it: sweeps take numbers from numpy, scenarios hold tuples."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _read(item: Field[object], value: object, path: str) -> object:

@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
@@ -223,6 +224,26 @@ def test_settings_are_toml_values_or_text() -> None:
         "a.f": [1, 2],
         "a.g": "model=x",
     }
+
+
+def test_values_from_numpy_and_tuples_are_plain_ones() -> None:
+    plain: dict[str, object] = {
+        "engine.max_num_seqs": 8,
+        "engine.gpu_memory_utilization": 0.5,
+        "engine.enable_prefix_caching": True,
+        "predictor.bucket_bounds": [128, 512],
+    }
+    odd: dict[str, object] = {
+        "engine.max_num_seqs": np.int32(8),
+        "engine.gpu_memory_utilization": np.float32(0.5),
+        "engine.enable_prefix_caching": np.bool_(True),
+        "predictor.bucket_bounds": (128, 512),
+    }
+    scenario = Scenario.load("vllm-0.32")
+    assert scenario.with_values(odd) == scenario.with_values(plain)
+    assert type(scenario.with_values(odd).engine.max_num_seqs) is int
+    with pytest.raises(ValueError, match="expected a whole number"):
+        scenario.with_values({"engine.max_num_seqs": np.array([8, 16])})
 
 
 def test_a_file_stands_on_its_preset(tmp_path: Path) -> None:
