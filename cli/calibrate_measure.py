@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     out = Path(arguments.out)
     check_output(out)
+    check_output(raw_path(out))
     if out.exists() and not arguments.dry_run:
         raise ValueError(f"{out} exists: remove it, or give another --out")
     calibration = plan_calibration(wish_of(arguments))

@@ -148,3 +148,16 @@ def test_a_machine_that_is_slow_at_times_is_told(
     assert percent == pytest.approx(100 * lost / taken, abs=0.1)
     assert main(["calibrate", "report", "profile.json"]) == 0
     assert f"{lost:.0f} of {taken:.0f} repeats" in (tmp_path / "profile.html").read_text()
+
+
+def test_raw_points_that_cannot_be_written_are_told_before_any_work(
+    device: FakeDevice, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    points = tmp_path / "profile.json.points"
+    points.symlink_to(points)
+    assert main(list(COMMAND)) == 2
+    assert capsys.readouterr().err.endswith(
+        "profile.json.points is a link that leads to itself: name a file\n"
+    )
+    assert not device.measured
+    assert list(tmp_path.iterdir()) == [points]
