@@ -15,8 +15,9 @@ from kvsim.sim.comparison_cases import cases_of
 from kvsim.sim.comparison_frames import row_numbers, stacked
 from kvsim.sim.comparison_in_step import run_in_step
 from kvsim.sim.comparison_kept import KeptRuns
+from kvsim.sim.comparison_processes import run_in_processes
 from kvsim.sim.comparison_reference import differences_to_lru
-from kvsim.sim.comparison_runs import Case, Options, run_here, run_in_processes
+from kvsim.sim.comparison_runs import Case, Options, run_here
 from kvsim.sim.run_arguments import check_compared, check_recorded, check_run_arguments
 from kvsim.traces.arguments import check_flags, check_path, check_whole
 from kvsim.traces.counted import counted

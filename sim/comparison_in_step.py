@@ -56,7 +56,7 @@ def run_in_step(
 
     ``on_progress`` and ``watch``, with the pools that fill and the time they have come to (ps), are
     called here after every scheduling call; what they raise stops all runs. Errors as
-    :func:`~kvsim.sim.comparison_runs.run_in_processes`.
+    :func:`~kvsim.sim.comparison_processes.run_in_processes`.
     """
     task = Task(traces, options, [0] * len(cases))
     total = num_requests(traces, cases)

@@ -1,25 +1,17 @@
-"""Runs of a comparison, in this process or in parallel ones; a row comes back of each."""
+"""Runs of a comparison; a row comes back of each."""
 
 from __future__ import annotations
 
-import os
-import signal
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import active_children, connection, get_context, parent_process
-from threading import Thread
-from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from kvsim.sim.block_map import BlockRecording, PoolFacts
 from kvsim.sim.comparison_kept import keep
 from kvsim.sim.comparison_row import Row, row_of
-from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.run import simulate
 from kvsim.sim.schedule_listener import Listeners
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, MutableSequence, Sequence
+    from collections.abc import Callable, MutableSequence, Sequence
     from pathlib import Path
 
     from kvsim.sim.block_map import RecordOptions
@@ -28,9 +20,6 @@ if TYPE_CHECKING:
     from kvsim.traces.trace import Trace
 
     OnProgress = Callable[[int, int], None]
-
-_POLL_S: Final = 0.2
-_TASK: Final[list[Task]] = []  # what a worker process was started with
 
 
 class Case(NamedTuple):
@@ -76,7 +65,7 @@ def run_here(
     options: Options,
     on_progress: OnProgress,
 ) -> list[Row]:
-    """Rows of the cases, one after the other; errors as :func:`run_in_processes`."""
+    """Rows of the cases, one after the other; errors as ``simulate``, after a case's name."""
     task = Task(traces, options, [0] * len(cases))
     total = num_requests(traces, cases)
     return [
@@ -85,98 +74,9 @@ def run_here(
     ]
 
 
-def run_in_processes(
-    traces: Sequence[Trace],
-    cases: Sequence[Case],
-    options: Options,
-    jobs: int,
-    on_progress: OnProgress,
-) -> list[Row]:
-    """Run in new processes, each of which is handed the traces once; none outlives the call.
-
-    Raises
-    ------
-    ValueError
-        As ``simulate``, after the name of the case.
-    OSError
-        Where a process was killed.
-    KeyboardInterrupt
-        On Ctrl-C, with all processes ended.
-    """
-    context, total = get_context("spawn"), num_requests(traces, cases)
-    ended: MutableSequence[int] = context.Array("q", len(cases), lock=False)
-    rows: dict[int, Row] = {}
-    before = set(active_children())
-    task = (traces, options, ended)
-    with ProcessPoolExecutor(jobs, context, _start, task) as pool:
-        try:
-            # new processes inherit the mask: Ctrl-C is for this one alone, once all have started
-            with ctrl_c_delayed(), _ctrl_c_held_back():
-                runs = _submitted(pool, cases)
-            pending = set(runs)
-            while pending:
-                with ctrl_c_delayed():  # it could leave a lock of the futures taken
-                    done, pending = wait(pending, _POLL_S, FIRST_COMPLETED)
-                rows |= {runs[run]: run.result() for run in sorted(done, key=runs.__getitem__)}
-                on_progress(sum(ended), total)
-        except BaseException as error:
-            # all by hand: the pool forgets a process that was starting when another one died
-            with ctrl_c_delayed():
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in set(active_children()) - before:
-                    process.terminate()
-            if isinstance(error, BrokenProcessPool):
-                raise OSError(
-                    "a process that simulated was killed, perhaps for want of memory: give fewer "
-                    "--jobs"
-                ) from None
-            raise
-    return [rows[place] for place in range(len(cases))]
-
-
-def _submitted(pool: ProcessPoolExecutor, cases: Sequence[Case]) -> dict[Future[Row], int]:
-    """Places of the cases by their futures; starts the processes.
-
-    Where one dies while the next is started, the pool may close the pipes that this one is handed.
-    """
-    try:
-        return {pool.submit(_run, place, case): place for place, case in enumerate(cases)}
-    except ValueError as error:
-        raise BrokenProcessPool(str(error)) from error
-
-
 def num_requests(traces: Sequence[Trace], cases: Sequence[Case]) -> int:
     """Requests of all runs together."""
     return sum(len(traces[case.trace]) for case in cases)
-
-
-@contextmanager
-def _ctrl_c_held_back() -> Generator[None]:
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _start(traces: Sequence[Trace], options: Options, ended: MutableSequence[int]) -> None:
-    Thread(target=_end_with_parent, daemon=True).start()
-    _TASK.append(Task(traces, options, ended))
-
-
-def _end_with_parent() -> None:
-    """Leave no process behind where the parent was killed: it would wait for work for ever."""
-    parent = parent_process()
-    assert parent is not None, "a worker has a parent"
-    connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-def _run(place: int, case: Case) -> Row:
-    return run_case(_TASK[0], place, case, lambda: None)
 
 
 def run_case(

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import operator
 import os
+import subprocess
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import active_children
 from threading import enumerate as threads
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvsim.sim import comparison_in_step, comparison_runs
+from kvsim.sim import comparison_in_step, comparison_processes
 from kvsim.sim.block_map import RecordOptions
 from kvsim.sim.compared_scenarios import allocator_scenarios, compared, varied_values
 from kvsim.sim.comparison import Comparison, compare
+from kvsim.sim.comparison_processes import run_in_processes
 from kvsim.sim.comparison_reference import differences_to_lru, is_reference
-from kvsim.sim.comparison_runs import Case, run_in_processes
+from kvsim.sim.comparison_runs import Case
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.memory_shares import PRIMITIVES, SOSP23, STATES, VIEWS
 from kvsim.traces import bundled_path, read_trace
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +36,6 @@ if TYPE_CHECKING:
 
     from kvsim.sim.comparison_in_step import LivePool
     from kvsim.sim.scenario import Scenario
-    from kvsim.traces.trace import Trace
 
 ALL = "orca-max,orca-pow2,orca-oracle,paged,prefix"
 NONE: dict[str, dict[str, object]] = {"": {}}
@@ -251,36 +256,71 @@ def test_a_fault_of_a_run_names_its_scenario(jobs: int) -> None:
         compare(trace, scenarios("paged,prefix"), jobs=jobs, num_users=0)
 
 
-class DeadlyTrace(list[int]):
+class DeadlyStart:
     """Ends the first process that it is handed to, and is slow to reach the second one."""
 
     times = 0
 
+    def __call__(self, *_: object) -> None: ...
+
     def __reduce__(self) -> tuple[Any, ...]:
-        DeadlyTrace.times += 1
-        if DeadlyTrace.times == 1:
+        DeadlyStart.times += 1
+        if DeadlyStart.times == 1:
             return os._exit, (1,)
         first = active_children()
         while any(process.is_alive() for process in first):
             time.sleep(0.05)
         time.sleep(0.5)  # the pool finds out
-        return list, ()
+        return partial, (operator.is_,)  # takes what a process is started with
 
 
-def test_a_process_that_dies_while_another_starts_leaves_none() -> None:
+def test_a_process_that_dies_while_another_starts_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The pool would lose sight of the second one, which waits for work for ever."""
+    monkeypatch.setattr(comparison_processes, "_start", DeadlyStart())
     cases = [Case(name, one) for name, one in scenarios("paged,prefix").items()]
-    traces = [cast("Trace", DeadlyTrace())]
-    options: Any = {}
+    traces, options = [read_trace(bundled_path("chat-2k"), limit=5)], cast("Any", {})
     before = set(active_children())
     with pytest.raises(OSError, match="a process that simulated was killed"):
         run_in_processes(traces, cases, options, 2, lambda *_: None)
-    for process in set(active_children()) - before:
-        process.join(PATIENCE_S)
-    left = set(active_children()) - before
-    for process in left:
-        process.kill()
-    assert not left
+    wait_until(lambda: not set(active_children()) - before, active_children)
+
+
+def test_a_script_without_a_guard_is_told_at_once(tmp_path: Path) -> None:
+    """Its processes import it anew; its trace is more than a pipe holds."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from kvsim.sim import Scenario, compare\n"
+        "from kvsim.traces import bundled_path, read_trace\n"
+        "trace = read_trace(bundled_path('chat-2k'))\n"
+        "names = ('vllm-0.12', 'vllm-0.32')\n"
+        "compare(trace, {name: Scenario.load(name) for name in names}, jobs=2)\n",
+        "utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1, "the caller's own"
+    assert "put what it does under if __name__ == '__main__':, or give jobs=1" in done.stderr
+
+
+def test_a_disk_without_room_for_the_traces_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    trace = read_trace(bundled_path("chat-2k"), limit=5)
+    monkeypatch.setattr("kvsim.sim.comparison_processes.pickle.dump", full)
+    with pytest.raises(OSError, match=r"kvsim-runs-\w+ has no room for the traces \(No space left"):
+        compare(trace, scenarios("paged,prefix"), jobs=2)
 
 
 def test_pipes_closed_while_a_process_starts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,8 +334,8 @@ def test_pipes_closed_while_a_process_starts_are_told(monkeypatch: pytest.Monkey
 
 
 def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison_runs, "_start", os._exit)
-    monkeypatch.setattr(comparison_runs, "_run", divmod)
+    monkeypatch.setattr(comparison_processes, "_start", os._exit)
+    monkeypatch.setattr(comparison_processes, "_run", divmod)
     trace = read_trace(bundled_path("chat-2k"), limit=5)
     with pytest.raises(OSError, match="a process that simulated was killed"):
         compare(trace, scenarios("paged,prefix"), jobs=2)
