@@ -280,7 +280,8 @@ def test_a_process_that_dies_while_another_starts_leaves_none(
     """The pool would lose sight of the second one, which waits for work for ever."""
     monkeypatch.setattr(comparison_processes, "_start", DeadlyStart())
     cases = [Case(name, one) for name, one in scenarios("paged,prefix").items()]
-    traces, options = [read_trace(bundled_path("chat-2k"), limit=5)], cast("Any", {})
+    traces = [read_trace(bundled_path("chat-2k"), limit=5)]
+    options: Any = {}
     before = set(active_children())
     with pytest.raises(OSError, match="a process that simulated was killed"):
         run_in_processes(traces, cases, options, 2, lambda *_: None)
