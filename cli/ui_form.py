@@ -25,7 +25,7 @@ FIELDS: Final = {
     "--kv-memory": "Memory for KV",
     "engine.kv_memory": "Memory for KV",
     "engine.max_model_len": "Longest sequence",
-    "--rate-scale": "Arrivals",
+    "--rate-scale": "The rate of arrivals",
     "rate scale": "Arrivals",
     "--allocators": "Allocators",
     "known formats, also for --format": "known formats",

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 _PUNCTUATION: Final = re.compile(r"[!-/:-@\[-`{-~]")
 _HEAD_PX, _MAP_PX = 480, {1: 820, 2: 720, 3: 600}
-_PHONE_HEAD_PX, _PHONE_MAP_PX = 800, 580
+_PHONE_HEAD_PX, _PHONE_MAP_PX, _PHONE_PX = 800, 580, 480
 """Of the page of block maps: what is around the maps, and a map, by how many are in a row."""
+_ACROSS: Final = {1180: 2, 820: 1}
+"""Widest windows, px, that have room for no more maps in a row; narrower ones last."""
 _BAR_PX, _AXIS_PX = 44, 40
 _LAST_TICK_PX: Final = 24
 """Half of the axis' last number, which stands at the bars' end."""
@@ -139,13 +141,19 @@ def states_bar(rows: Sequence[Row], window: str) -> go.Figure:
 
 
 def _show_maps(address: str, num_maps: int) -> None:
-    """Show the page of block maps, as high as it is: three in a row, or one on a phone."""
+    """Show the page of block maps, as high as it is: three in a row, fewer in narrow windows."""
+    heights = {
+        widest: _HEAD_PX + _MAP_PX[across] * -(-num_maps // across)
+        for widest, across in _ACROSS.items()
+        if across < num_maps
+    }
+    heights[_PHONE_PX] = _PHONE_HEAD_PX + _PHONE_MAP_PX * num_maps
+    rules = [
+        f"@media (max-width: {widest}px) {{ .st-key-maps :has(iframe), .st-key-maps iframe "
+        f"{{ height: {height}px !important; }} }}"
+        for widest, height in heights.items()
+    ]
+    st.html(f"<style>{' '.join(rules)}</style>")
     across = min(num_maps, max(_MAP_PX))
-    height = _HEAD_PX + _MAP_PX[across] * -(-num_maps // across)
-    phone = _PHONE_HEAD_PX + _PHONE_MAP_PX * num_maps
-    st.html(
-        "<style>@media (max-width: 480px) { .st-key-maps :has(iframe), .st-key-maps iframe "
-        f"{{ height: {phone}px !important; }} }}</style>"
-    )
     with st.container(key="maps"):
-        st.iframe(address, height=height)
+        st.iframe(address, height=_HEAD_PX + _MAP_PX[across] * -(-num_maps // across))

@@ -197,6 +197,18 @@ def test_run_again_while_it_runs(served: tuple[int, Path], browser: Browser) -> 
 
 
 @pytest.mark.slow
+def test_no_window_cuts_the_maps_off(served: tuple[int, Path], browser: Browser) -> None:
+    port, _ = served
+    _begin(browser, port, 60)
+    page = "document.querySelector('iframe')?.contentDocument?.documentElement"
+    browser.wait(f"{page}?.dataset.ready == '1'")
+    for width in (1280, 1190, 1100, 830, 800, 600):
+        browser.resize(width, 900)
+        browser.wait(f"{page}.scrollHeight <= {page}.clientHeight")
+    browser.resize(1200, 900)
+
+
+@pytest.mark.slow
 def test_a_phone_shows_pools_and_result_without_a_further_step(
     served: tuple[int, Path], browser: Browser
 ) -> None:
