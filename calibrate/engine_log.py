@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.calibrate.max_affine import fit_max_affine
+from kvsim.calibrate.max_affine import TOO_CONDITIONED, fit_max_affine
 from kvsim.calibrate.step_sample import (
     Loads,
     loads_of_requests,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from kvsim.calibrate.step_sample import StepSample
     from kvsim.sim.profile import Profile
 
-_TOO_CONDITIONED: Final = 1000.0
 """Condition number of the relative sensitivities above which terms move together."""
 MIN_ROWS: Final = 10
 _PS: Final = 1e12
@@ -77,7 +76,7 @@ class StepForm:
     @property
     def moves_together(self) -> bool:
         """Whether some terms cannot be told apart by this log."""
-        return self.condition > _TOO_CONDITIONED
+        return self.condition > TOO_CONDITIONED
 
     def cost(self, name: str) -> ProfileCost:
         """Step cost of a synchronous engine: host + device, whole picoseconds."""

@@ -24,6 +24,8 @@ _NEGLIGIBLE: Final = 1e-4
 """Share of the time below which a coefficient is nothing but the bound's shadow."""
 _LEAST_US: Final = 1e-12
 _SPLITS: Final = (0.2, 0.35, 0.5, 0.65, 0.8)
+TOO_CONDITIONED: Final = 1000.0
+"""Condition number above which some terms cannot be told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Fit:
     standard_errors: tuple[tuple[float, ...], ...]
     """Same units; 0 for a coefficient that is 0, infinite where no point moves it."""
     condition: float
-    """Condition number of the relative sensitivities; above 1e3 terms cannot be told apart."""
+    """Condition number of the relative sensitivities; see ``TOO_CONDITIONED``."""
     num_points: int
 
     def predict(

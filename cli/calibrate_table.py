@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.fit_table import error_lines
+from kvsim.cli.fit_table import condition_lines, error_lines
 from kvsim.cli.table import table, wrapped
 from kvsim.sim.readable import number, seconds
 
@@ -60,7 +60,7 @@ def profile_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[s
     if profile.attention_factor:
         factors = ", ".join(f"{name} {x:.3f}" for name, x in profile.attention_factor.items())
         lines += ["", *wrapped("decode attention by", f"memory layout: {factors}")]
-    return [*lines, "", *error_lines(profile)]
+    return [*lines, "", *error_lines(profile), *condition_lines(conditions)]
 
 
 def _term_lines(profile: Profile, terms: Terms, shape: DecoderShape) -> list[str]:

@@ -8,6 +8,8 @@ from kvsim.cli.table import wrapped
 from kvsim.sim.readable import number
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kvsim.calibrate.fit import Calibration
     from kvsim.calibrate.reading import Reading
     from kvsim.sim.profile import Profile
@@ -31,7 +33,23 @@ def fit_lines(calibration: Calibration) -> list[str]:
         condition = f"condition {found.fit.condition:,.0f}, {found.fit.num_points:,} points"
         lines.append(f"{found.block:<22}{condition:>19}")
         lines += [_term_line(row) for row in rows if row.block == found.block]
-    return [*lines, "", *error_lines(profile), "", *_assumed_lines(profile)]
+    conditions = {found.block: found.fit.condition for found in calibration.fits}
+    lines += ["", *error_lines(profile), *condition_lines(conditions)]
+    return [*lines, "", *_assumed_lines(profile)]
+
+
+def condition_lines(conditions: Mapping[str, float]) -> list[str]:
+    """Warning of the blocks some of whose terms cannot be told apart, none where all can."""
+    from kvsim.calibrate.max_affine import TOO_CONDITIONED
+
+    blocks = [block for block, condition in conditions.items() if condition > TOO_CONDITIONED]
+    if not blocks:
+        return []
+    text = (
+        f"{', '.join(blocks)}: condition number above {TOO_CONDITIONED:,.0f}, some terms cannot be "
+        "told apart; their sum is right where loads are like the measured ones"
+    )
+    return wrapped("warning", text)
 
 
 def _term_line(row: Reading) -> str:

@@ -65,7 +65,17 @@ COMMANDS: Final = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser that names the nearest choice where one is misspelt."""
+    """Parser that names the nearest choice where one is misspelt, and the command at fault."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Refuse what is left over here: the usage shown is that of the command it was given to."""
+        known, left = super().parse_known_args(args, namespace)
+        if left:
+            word = left[0].partition("=")[0]
+            near = difflib.get_close_matches(word, self._option_string_actions, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(left)}{meant}")
+        return known, left
 
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)

@@ -1,5 +1,6 @@
 """``kvsim calibrate fit``: the table it prints, the file it writes, one sentence for bad input."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from kvsim.calibrate.shipped import error_rows
-from kvsim.cli.fit_table import error_lines
+from kvsim.cli.fit_table import condition_lines, error_lines
 from kvsim.cli.main import main
 from kvsim.sim.profile import HoldOut
 from kvsim.sim.profile_file import load_bundled_profile, load_profile
@@ -87,6 +88,15 @@ def test_the_table_of_errors_fits_80_columns() -> None:
         "  layer              115.0 % 990.0 % 123,456  5/20 % MISSED warning: above 10 %",
         "  weight_shapes        0.0 %   0.0 %       1",
     ]
+
+
+def test_terms_that_cannot_be_told_apart_are_warned_about() -> None:
+    assert condition_lines({"layer": 1000.0, "head": 1.2}) == []
+    warned = condition_lines({"layer": 1000.1, "head": 1.2, "decode": math.inf})
+    assert warned[0].startswith(
+        "warning                 layer, decode: condition number above 1,000"
+    )
+    assert max(map(len, warned)) <= 80
 
 
 def test_no_missed_gate_reads_as_kept() -> None:

@@ -152,6 +152,32 @@ def test_a_misspelt_command_names_the_nearest(
     assert f"did you mean '{near}'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["report", "run", "--block-mapp"],
+            "kvsim report: error: .*--block-mapp; did you mean --b",
+        ),
+        (
+            ["trace", "info", "a", "--limt=3"],
+            "kvsim trace info: error: .*--limt=3; did you mean --l",
+        ),
+        (
+            ["calibrate", "fit", "a", "--format=vidur", "--model=m", "x", "--zzz"],
+            "fit: error: .*zzz$",
+        ),
+        (["list", "policies", "more"], "kvsim list: error: unrecognized arguments: more$"),
+    ],
+)
+def test_an_unknown_option_is_told_by_its_command(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert re.search(said, capsys.readouterr().err.strip().splitlines()[-1])
+
+
 def test_a_closed_stderr_stays_closed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
