@@ -28,7 +28,7 @@ from kvsim.sim.ctrl_c import ctrl_c_delayed
 from kvsim.sim.kept_folder import KeptFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, MutableSequence, Sequence
+    from collections.abc import Generator, MutableSequence, Sequence
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
@@ -149,7 +149,7 @@ def _ctrl_c_held_back() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _any_unguarded(processes: Iterable[BaseProcess]) -> bool:
+def _any_unguarded(processes: Sequence[BaseProcess]) -> bool:
     """Whether one ended while it was importing the script; how it ended is told a bit later."""
     until_s = time.monotonic() + _PATIENCE_S
     while any(one.exitcode is None for one in processes) and time.monotonic() < until_s:

@@ -1,7 +1,8 @@
 """What a profile keeps of its measuring: whole, or the profile is refused wherever it is read.
 
 A run needs none of it. But a file whose points are damaged is not the file that was measured, and
-its terms are as likely to be damaged as they.
+its terms are as likely to be damaged as they. Which blocks there are, and what loads each has, is
+checked by who reads them (:func:`kvsim.calibrate.measure.raw_points.point_of`).
 """
 
 from __future__ import annotations
@@ -17,22 +18,6 @@ from kvsim.sim.json_values import (
     read_whole,
 )
 
-_COPIES: Final = ("blocks", "contiguous")
-LOADS: Final = {
-    "layer": ("tokens",),
-    "small": ("tokens",),
-    "decode": ("batch", "context"),
-    "prefill": ("chunk", "past"),
-    "mixed": ("chunk", "past", "decodes", "context"),
-    "head": ("batch",),
-    "host": ("requests", "context"),
-    "layout": ("block_size", "batch", "context"),
-    "flex": ("batch", "context"),
-    "copy": _COPIES,
-    "to_host": _COPIES,
-    "from_host": _COPIES,
-}
-"""Loads of a point by its block: those of :mod:`kvsim.calibrate.measure.points`."""
 ROLES: Final = ("fit", "hold-out")
 _KEYS: Final = ("block", "role", "loads", "times_us", "rotated_bytes", "discarded", "anchor_us")
 
@@ -63,14 +48,12 @@ def _check_point(value: object, where: str) -> None:
                 f"{where}: {key!r} is missing: the file is damaged, or another version of kvsim "
                 "measured it; calibrate again"
             )
-    _check_choice(row["role"], ROLES, f"{where}: role")
-    block = _check_choice(row["block"], tuple(LOADS), f"{where}: block")
-    loads = read_object(row["loads"], f"{where}: loads")
-    if set(loads) != set(LOADS[block]):
+    if read_text(row["role"], f"{where}: role") not in ROLES:
         raise ValueError(
-            f"{where}: loads of {block} are {', '.join(LOADS[block])}, not "
-            f"{', '.join(loads) or 'none'}"
+            f"{where}: role={row['role']!r:.60} is unknown; choices: {', '.join(ROLES)}"
         )
+    read_text(row["block"], f"{where}: block")
+    loads = read_object(row["loads"], f"{where}: loads")
     for name, load in loads.items():
         read_whole(load, f"{where}: loads: {name}")
     times_us = read_list(row["times_us"], f"{where}: times_us")
@@ -81,10 +64,3 @@ def _check_point(value: object, where: str) -> None:
     read_whole(row["rotated_bytes"], f"{where}: rotated_bytes")
     read_whole(row["discarded"], f"{where}: discarded")
     read_number(row["anchor_us"], f"{where}: anchor_us")
-
-
-def _check_choice(value: object, choices: tuple[str, ...], where: str) -> str:
-    word = read_text(value, where)
-    if word not in choices:
-        raise ValueError(f"{where}={word!r:.60} is unknown; choices: {', '.join(choices)}")
-    return word

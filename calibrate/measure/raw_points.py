@@ -105,7 +105,12 @@ class RawPoints:
 
 
 def point_of(row: Mapping[str, Any]) -> tuple[Point, Timing]:
-    """Point and timing of a row of the file (or of a profile's ``measurement``)."""
+    """Point and timing of a row of the file (or of a profile's ``measurement``).
+
+    Raises ``ValueError`` for a row that no calibration writes.
+    """
+    if fault := _row_fault(row):
+        raise ValueError(f"a raw point is damaged: {fault}; calibrate again")
     return Point(row["block"], row["role"], dict(row["loads"])), Timing(
         tuple(row["times_us"]), row["rotated_bytes"], row["discarded"], row["anchor_us"]
     )
@@ -157,7 +162,8 @@ def _row_fault(row: Mapping[str, Any]) -> str | None:
             return f"{key} is {row[key]!r:.60}, not {expected}"
     names = LOADS[row["block"]]
     if set(row["loads"]) != set(names):
-        return f"loads of {row['block']} are {', '.join(row['loads'])}, not {', '.join(names)}"
+        given = ", ".join(row["loads"]) or "none"
+        return f"loads of {row['block']} are {given}, not {', '.join(names)}"
     return None
 
 

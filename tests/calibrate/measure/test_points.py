@@ -22,6 +22,7 @@ from kvsim.calibrate.measure.points import (
     hold_outs,
     layouts,
 )
+from kvsim.calibrate.measure.raw_points import point_of
 from kvsim.sim import measured_points
 
 if TYPE_CHECKING:
@@ -35,14 +36,29 @@ def test_the_grid_has_the_points_of_the_step_cost_model() -> None:
     assert set(counts) == {*model, "small", "host"}
 
 
-def test_every_block_has_its_loads_and_profiles_are_read_by_the_same() -> None:
+def test_every_block_has_its_loads_and_profiles_are_read_by_the_same_roles() -> None:
     limits = Limits()
     points = [*grid(limits), *layouts(limits), flex(limits), *copies(host_link=True)]
     points += hold_outs(limits, 0)
     assert {point.block for point in points} == set(LOADS)
     assert all(set(point.loads) == set(LOADS[point.block]) for point in points)
-    assert measured_points.LOADS == LOADS
     assert measured_points.ROLES == (FIT, HOLD_OUT)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("block", "decodes", "block is 'decodes', not one of layer, small, decode"),
+        ("loads", {"batch": 1}, "loads of decode are batch, not batch, context"),
+        ("loads", {}, "loads of decode are none, not batch, context"),
+    ],
+)
+def test_a_point_that_no_calibration_writes_is_told(key: str, value: object, message: str) -> None:
+    row = {"block": "decode", "role": FIT, "loads": {"batch": 1, "context": 2}, "times_us": [2.5],
+           "rotated_bytes": 1, "discarded": 0, "anchor_us": 100.0}  # fmt: skip
+    assert point_of(row)[0].key == "decode fit batch=1 context=2"
+    with pytest.raises(ValueError, match=f"a raw point is damaged: {message}.*; calibrate again"):
+        point_of({**row, key: value})
 
 
 def test_the_engine_s_largest_step_is_measured() -> None:
