@@ -25,8 +25,8 @@ NOT_READ = {"CHANGES.md", "tests/test_names_exist.py"}
 _DOTTED = re.compile(r"(?<![\w./@-])kvsim(?:\.[A-Za-z_]\w*)+(?![\w*/-])")
 _PATH = re.compile(rf"(?<![\w./<>-])((?:{'|'.join(FOLDERS)})/[\w./-]*\w)(?![\w*<>{{}}])")
 _SUFFIXES = (".py", ".toml", ".md", ".txt", ".css", ".js", ".html", ".svg")
-MADE_UP = re.compile(r"/(a|shortest_prompt|test_shortest_prompt)\.(py|svg)$|^examples/\w+\.md$")
-"""Files that rules and walk-throughs name as examples, and pages that the site makes of examples."""
+MADE_UP = re.compile(r"/(a|s|shortest_prompt|test_shortest_prompt)\.(py|svg)$|^examples/\w+\.md$")
+"""Files that rules and walk-throughs name as examples, and pages made of examples."""
 THEIRS = {"benchmarks/serve.py"}
 """Files of other projects."""
 
