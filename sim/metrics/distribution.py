@@ -11,7 +11,7 @@ from kvsim.traces.common.quantities import PS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.sim.recording.gap_histogram import GapHistogram
+    from kvsim.sim.recording.gaps import GapHistogram
 
 
 def statistics(values: NDArray[np.float64]) -> dict[str, object]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.sim.recording.gap_histogram import GapHistogram
+from kvsim.sim.recording.gaps import GapHistogram
 from kvsim.sim.recording.step_parts import StepParts
 from kvsim.sim.recording.waiting_clock import MAX_FLIPS
 

@@ -17,7 +17,7 @@ from kvsim.traces.common.readable import seconds
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.sim.recording.gap_histogram import GapHistogram
+    from kvsim.sim.recording.gaps import GapHistogram
     from kvsim.sim.report.run_view import RunView
 
 _QUANTILES: Final = np.linspace(0.0, 1.0, 201)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kvsim.sim.recording.gap_windows import GapCourse
+    from kvsim.sim.recording.gaps import GapCourse
     from kvsim.sim.run.run import Run
 
 _MOST_PARTS: Final = 120

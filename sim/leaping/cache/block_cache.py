@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.block_pool import Block
 from kvsim.policies.allocators.cached_blocks import CachedBlocks, Use
-from kvsim.sim.leaping.cache.block_counts import BlockCounts
-from kvsim.sim.leaping.cache.pieces import NOTHING_FOUND, Found
+from kvsim.sim.leaping.cache.pieces import NOTHING_FOUND, BlockCounts, Found
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.leaping.cache.piece_queue import PieceQueue
-from kvsim.sim.leaping.cache.pieces import NOTHING_FOUND, Found, Piece
+from kvsim.sim.leaping.cache.pieces import NOTHING_FOUND, Found, Piece, PieceQueue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.sim.recording.gap_histogram import GapHistogram
+from kvsim.sim.recording.gaps import GapHistogram
 from kvsim.sim.recording.time_windows import FIRST_WIDTH_PS, MAX_WINDOWS
 
 MICROSECOND_PS = 10**6

@@ -3,27 +3,156 @@
 A leap of k steps yields k gaps ``a, a + b, a + 2b, ...``, each with the weight of its batch and
 ending where the next begins. The bins are 1 % wide, so a quantile is within 0.5 % of the exact one;
 count, sum and maximum are exact. Edges of bins and windows are integers, so filling a run or its
-steps one by one gives equal counts.
+steps one by one gives equal counts. A gap that ends at the edge between two windows belongs to the
+earlier one, as steps do; counts of windows are exact, so windows merge by adding.
 """
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from kvsim.sim.cost.equal_steps import steps_ps, steps_to_reach
-from kvsim.sim.recording.gap_bins import EDGES, NUM_BINS, bins_of, quantiles_ps
-from kvsim.sim.recording.gap_windows import GapWindows
-from kvsim.sim.recording.time_windows import FIRST_WIDTH_PS
+from kvsim.sim.recording.time_windows import FIRST_WIDTH_PS, MAX_WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from kvsim.sim.recording.gap_windows import GapCourse
+
+_SMALLEST_PS: Final = 1_000_000  # 1 us: all shorter gaps share the first bin
+_LONGEST_PS: Final = 2**63 - 1  # a hundred days
+
+
+def _edges() -> NDArray[np.int64]:
+    edges, edge = [0], _SMALLEST_PS
+    while edge < _LONGEST_PS:
+        edges.append(edge)
+        edge = max(edge + 1, edge * 101 // 100)
+    return np.array([*edges, _LONGEST_PS], dtype=np.int64)
+
+
+EDGES: Final = _edges()
+"""Bin ``i`` holds the gaps in ``[EDGES[i], EDGES[i + 1])``, in ps."""
+
+NUM_BINS: Final = len(EDGES) - 1
+
+
+def bins_of(gaps_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bins of gaps."""
+    return np.searchsorted(EDGES, gaps_ps, side="right") - 1
+
+
+def quantiles_ps(
+    counts: NDArray[np.int64], max_ps: NDArray[np.int64], first_bin: int, q: float
+) -> NDArray[np.float64]:
+    """Quantile ``q`` in [0, 1] of each row of ``counts``, nan without gaps.
+
+    Within 0.5 % from 1 us on. Columns are bins from ``first_bin`` on; ``max_ps``: the longest gap
+    of each row.
+    """
+    if not counts.size:
+        return np.full(len(counts), np.nan)
+    seen = counts.cumsum(axis=1)
+    rank = np.maximum(q * seen[:, -1:], 1)
+    bins = first_bin + (seen >= rank).argmax(axis=1)
+    longest = np.minimum(EDGES[bins + 1] - 1, max_ps)
+    middle = (EDGES[bins].astype(np.float64) + longest) / 2
+    return np.where(seen[:, -1] > 0, middle, np.nan)
+
+
+class GapCourse(NamedTuple):
+    """Gaps of consecutive stretches of a run, one row each; columns are bins from a first one."""
+
+    counts: NDArray[np.int64]
+    max_ps: NDArray[np.int64]
+    first_bin: int
+
+    @property
+    def num(self) -> NDArray[np.int64]:
+        """Gaps that end in each stretch."""
+        num: NDArray[np.int64] = self.counts.sum(axis=1)
+        return num
+
+    def quantiles_ps(self, q: float) -> NDArray[np.float64]:
+        """Quantile of each stretch (within 0.5 %), nan where no gap ends."""
+        return quantiles_ps(self.counts, self.max_ps, self.first_bin, q)
+
+
+class GapWindows:
+    """Counts by window and bin; as many bins as the run's gaps reach over.
+
+    Attributes
+    ----------
+    width_ps : int
+        Of a window; doubled when a run outgrows ``MAX_WINDOWS``.
+    """
+
+    __slots__ = ("_counts", "_first_bin", "_max_ps", "width_ps")
+
+    def __init__(self, width_ps: int) -> None:
+        self.width_ps = width_ps
+        self._first_bin = 0
+        self._counts = np.zeros((MAX_WINDOWS, 0), dtype=np.int64)
+        self._max_ps = np.zeros(MAX_WINDOWS, dtype=np.int64)
+
+    def make_room(self, last_ps: int) -> None:
+        """Double the width until some window holds ``last_ps``."""
+        while last_ps // self.width_ps >= MAX_WINDOWS:
+            self._double()
+
+    def add(
+        self,
+        windows: NDArray[np.int64],
+        bins: NDArray[np.int64],
+        samples: NDArray[np.int64],
+        longest_ps: NDArray[np.int64],
+    ) -> None:
+        """Count ``samples`` gaps of one window and bin each, the longest of them ``longest_ps``."""
+        if not len(bins):
+            return
+        self._reach(int(bins.min()), int(bins.max()) + 1)
+        num_bins = self._counts.shape[1]
+        places = windows * num_bins + (bins - self._first_bin)
+        np.add.at(self._counts.reshape(-1), places, samples)
+        np.maximum.at(self._max_ps, windows, longest_ps)
+
+    def course(self, width_ps: int, num_windows: int, stride: int = 1) -> GapCourse:
+        """Stretches of ``stride`` of the first ``num_windows`` windows of ``width_ps``.
+
+        ``width_ps``: a doubling of the width so far.
+        """
+        while self.width_ps < width_ps:
+            self._double()
+        starts = np.arange(0, num_windows, stride)
+        return GapCourse(
+            np.add.reduceat(self._counts[:num_windows], starts, axis=0),
+            np.maximum.reduceat(self._max_ps[:num_windows], starts),
+            self._first_bin,
+        )
+
+    def _reach(self, first_bin: int, end_bin: int) -> None:
+        """Have columns for the bins ``[first_bin, end_bin)``."""
+        num_bins = self._counts.shape[1]
+        first = min(first_bin, self._first_bin) if num_bins else first_bin
+        end = max(end_bin, self._first_bin + num_bins)
+        if end - first > num_bins:
+            wider = np.zeros((MAX_WINDOWS, end - first), dtype=np.int64)
+            at = self._first_bin - first if num_bins else 0
+            wider[:, at : at + num_bins] = self._counts
+            self._counts, self._first_bin = wider, first
+
+    def _double(self) -> None:
+        self.width_ps *= 2
+        half = MAX_WINDOWS // 2
+        self._counts[:half] = self._counts[::2] + self._counts[1::2]
+        self._max_ps[:half] = np.maximum(self._max_ps[::2], self._max_ps[1::2])
+        self._counts[half:] = 0
+        self._max_ps[half:] = 0
+
 
 _ROWS_KEPT: Final = 8192
 
