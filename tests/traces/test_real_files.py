@@ -71,7 +71,7 @@ def test_lengths_alone_are_refused(shared: Path) -> None:
 
 def test_every_golden_trace_is_read(shared: Path) -> None:
     files = sorted(shared.glob("golden/vllm*/traces/*.json.gz"))
-    assert len(files) == 21
+    assert len(files) == 49
     for file in files:
         trace = read_trace(file)
         assert trace.receipt is not None
