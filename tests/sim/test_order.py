@@ -19,22 +19,22 @@ from kvsim.policies.allocators import PagedAllocator
 from kvsim.policies.batching import MixedRunningFirst
 from kvsim.policies.queue_order import FCFS
 from kvsim.policies.scheduler_config import SchedulerConfig
-from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import Driver
-from kvsim.sim.engine_run import run
-from kvsim.sim.host_link import HostLink
-from kvsim.sim.recorder import FINISHED, REFUSED
-from kvsim.sim.schedule_listener import ABORT, ScheduleListener
-from kvsim.sim.session_driver import SessionDriver
-from kvsim.sim.stepper import Stepper
-from kvsim.traces.closed_loop import FollowOns
-from kvsim.traces.trace import MorePredecessors, PrefixIds, Trace
+from kvsim.sim.cost.host_link import HostLink
+from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.sim.engine.closed_loop_driver import SessionDriver
+from kvsim.sim.engine.driver import Driver
+from kvsim.sim.engine.listener import ABORT, ScheduleListener
+from kvsim.sim.engine.stepper import Stepper
+from kvsim.sim.recording.recorder import FINISHED, REFUSED
+from kvsim.sim.run.replay import run
+from kvsim.traces.adjust.closed_loop import FollowOns
+from kvsim.traces.trace.trace import MorePredecessors, PrefixIds, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvsim.sim.flights import Flight, Results
-    from kvsim.sim.recorder import Recorder
+    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.recording.recorder import Recorder
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "order.md"
 NS = 1000  # picoseconds

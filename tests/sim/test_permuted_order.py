@@ -16,13 +16,13 @@ import pytest
 import simpy
 from simpy.events import NORMAL, EventPriority
 
-from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
-from kvsim.sim.random_scenario import make_config, make_trace
-from kvsim.sim.run import simulate
+from kvsim.sim.conformance.random_scenario import make_config, make_trace
+from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.sim.run.replay import run
+from kvsim.sim.run.run import simulate
 from kvsim.traces import read_trace
-from kvsim.traces.closed_loop import FollowOns
-from kvsim.traces.trace import MorePredecessors, Trace
+from kvsim.traces.adjust.closed_loop import FollowOns
+from kvsim.traces.trace.trace import MorePredecessors, Trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from simpy.events import Event
 
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.recorder import Recorder
+    from kvsim.sim.recording.recorder import Recorder
 
 
 class Tied(NamedTuple):
