@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kvsim.sim.engine.steps_in_flight import Flight, Results
     from kvsim.sim.recording.recorder import Recorder
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "order.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "order.md"
 NS = 1000  # picoseconds
 STEP = LinearCost(NS)
 
