@@ -5,7 +5,9 @@ that follows several answers comes its think time after the last of them has end
 come at their own times, or as users take them: with ``num_users`` each of so many users goes
 through one session after the other. Each process only submits and waits; the engine is driven by
 the same boundaries as in ``driver.py``: what else is due (``peek``) may cut a leap, and at one
-instant finishes wake sessions, sessions submit, and only then the next call is planned.
+instant answers end, sessions send, clients give up, and only then the next call is planned. In
+which order processes get to speak at one instant tells nothing: what they say is sorted by place in
+the trace (``docs/order.md``).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 import simpy
 from simpy.events import URGENT, Event, EventPriority
 
-from kvsim.sim.recording.recorder import NEVER_PS, NOT_SENT, REFUSED
+from kvsim.sim.recording.recorder import NEVER_PS, NOT_SENT
 from kvsim.traces.common.quantities import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -57,12 +59,14 @@ class SessionDriver:
         self._recorder = recorder
         self._arrival_ps = requests.arrival_ps
         self._timeout_ps = requests.timeout_ps
+        self._refused = requests.refused
         self._sent = bytearray(len(requests))
         self._num_users = num_users
         self._on_boundary = on_boundary
         self._env = simpy.Environment(0)
         self._done: dict[int, Event] = {}
-        self._aborts: list[int] = []
+        self._arriving: list[tuple[int, int]] = []  # sent, but not handed to the engine yet
+        self._aborts: list[tuple[int, int]] = []
         self._idle = True
         self._stop = False
         waiting, answers = follow_ons.pairs()
@@ -125,39 +129,45 @@ class SessionDriver:
             yield answer | self._env.timeout(patience_ps)
             if not answer.triggered:  # the client gives up and asks for nothing more
                 del self._done[index]
-                self._aborts.append(index)
+                self._aborts.append((int(self._env.now), index))
                 self._end_session(index)
                 return
         else:
             yield answer
-        if self._recorder.status[index] == REFUSED:  # after it had waited
+        if answer.value is None:
             self._end_session(index)
             return
         followers = [
-            self._env.process(self._thread(child, self._delay_ps[child]))
-            for child in self._children.get(index, ())
-            if self._is_last_before(child)
+            self._env.process(self._thread(child, self._delay_ps[child])) for child in answer.value
         ]
         if followers:
             yield self._env.all_of(followers)
 
-    def _is_last_before(self, child: int) -> bool:
-        """Tell whether the answer that has just ended is the last that a request waits for."""
-        self._num_awaited[child] -= 1
-        return not self._num_awaited[child]
+    def _due_after(self, index: int) -> list[int]:
+        """Requests that wait for no other answer than this one, which has just ended."""
+        due = []
+        for child in self._children.get(index, ()):
+            self._num_awaited[child] -= 1
+            if not self._num_awaited[child]:
+                due.append(child)
+        return due
 
     def _send(self, index: int) -> Event | None:
-        """Submit a request now; the event of its answer's end, ``None`` where it is refused."""
+        """Submit a request now; the event of its answer's end, ``None`` where it is refused.
+
+        The event's value are the requests that are due then, ``None`` where it is refused later.
+        """
         now_ps = int(self._env.now)
         if self.clock_ended():
             raise OverflowError("beyond the clock's end")  # as the recorder's arrays do
         self._arrival_ps[index] = now_ps
         self._sent[index] = 1
-        if not self._engine.add(index, now_ps):
-            return None
+        self._arriving.append((now_ps, index))
         if self._idle:
             self._idle = False
             self._post(self._plan, now_ps)
+        if self._refused[index]:
+            return None
         answer = self._done[index] = self._env.event()
         return answer
 
@@ -178,15 +188,17 @@ class SessionDriver:
         Who gave up meanwhile gets none, not even a last token.
         """
         now_ps = int(self._env.now)
+        self._tell_arrivals()
         self._tell_aborts(now_ps)
-        for index in self._engine.apply(now_ps):
-            self._done.pop(index).succeed()
+        for index in sorted(self._engine.apply(now_ps)):
+            self._done.pop(index).succeed(self._due_after(index))
         if self._on_boundary is not None:
             self._on_boundary()
         self._post(self._plan, now_ps)
 
     def _plan(self, _event: Event) -> None:
         """Sessions have spoken: scheduling calls are due."""
+        self._tell_arrivals()
         if self._stop:
             raise simpy.core.StopSimulation(None)
         now_ps = int(self._env.now)
@@ -202,8 +214,15 @@ class SessionDriver:
             boundary_ps = self._engine.cut(int(due_ps))
         self._post(self._boundary, boundary_ps)
 
+    def _tell_arrivals(self) -> None:
+        """Hand over what was sent, each at its own time and of one instant in the trace's order."""
+        for sent_ps, index in sorted(self._arriving):
+            self._engine.add(index, sent_ps)
+        self._arriving.clear()
+
     def _tell_aborts(self, now_ps: int) -> None:
-        for index in self._aborts:
+        """Take out who gave up, in order of when they did, then of the trace."""
+        for _, index in sorted(self._aborts):
             self._engine.abort(index, now_ps)
         self._aborts.clear()
 

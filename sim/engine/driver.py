@@ -3,8 +3,8 @@
 Two short functions, ``_boundary`` and ``_plan``, hold it all. The engine says when its next
 boundary is; a known arrival may bring it forward (``cut``), so no timer is ever taken back. A busy
 engine is handed the requests that arrived since its last boundary, each at its own time; an idle
-one is woken by an URGENT arrival event. A request that arrives exactly at a boundary is seen by
-that boundary's scheduling call. The clock is the engine's: integer picoseconds.
+one is woken by an URGENT arrival event. At one instant results are applied, then requests arrive,
+then the next call is made (``docs/order.md``). The clock is the engine's: integer picoseconds.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Driver:
     def _boundary(self, _event: Event) -> None:
         """A step (or leap) ends: its results are applied, then the next one is planned."""
         now_ps = int(self._env.now)
-        if self._next_ps <= now_ps:
-            self._take_arrivals(now_ps)
+        if self._next_ps < now_ps:
+            self._take_arrivals(now_ps - 1)
         self._engine.apply(now_ps)
         if self._on_boundary is not None:
             self._on_boundary()
@@ -100,6 +100,8 @@ class Driver:
 
     def _plan(self, now_ps: int) -> None:
         """Scheduling calls are due; a leap ends early at the next arrival that could enter."""
+        if self._next_ps <= now_ps:
+            self._take_arrivals(now_ps)
         engine = self._engine
         boundary_ps = engine.plan(now_ps)
         if self._stop:
@@ -117,14 +119,12 @@ class Driver:
 
     def _arrive(self, _event: Event) -> None:
         """Requests arrive at an idle engine: it is called at once."""
-        now_ps = int(self._env.now)
-        self._take_arrivals(now_ps)
-        self._plan(now_ps)
+        self._plan(int(self._env.now))
 
-    def _take_arrivals(self, now_ps: int) -> None:
-        """Hand over all requests that arrived up to now, each at its own time."""
+    def _take_arrivals(self, until_ps: int) -> None:
+        """Hand over all requests that arrived up to then, each at its own time."""
         arrivals, number, num_requests = self._arrivals, self._next, self._num_requests
-        while self._next_ps <= now_ps:
+        while self._next_ps <= until_ps:
             self._engine.add(number, self._next_ps)
             number += 1
             self._next_ps = arrivals[number] if number < num_requests else NO_ARRIVAL_PS

@@ -11,8 +11,8 @@ Asynchronous ones have two (vLLM's ``async_scheduling``): the call for step k + 
 k ends, knowing its results but not those of step k + 1, which starts just then. A call that hands
 out nothing and preempts nobody is no step; then the oldest step in flight is waited for.
 
-Simultaneous events: results of a step are applied before the call at the same boundary, and a
-request that arrives exactly at a boundary is seen by that call.
+Simultaneous events: results of a step are applied, then requests arrive, then the call is made
+(``docs/order.md`` has the whole order).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import ContiguousAllocator
@@ -241,7 +241,6 @@ def watched(config: SchedulerConfig, trace: Trace, cost: LinearCost) -> tuple[Ac
     return account, recorder
 
 
-@settings(max_examples=max(200, settings().max_examples))
 @given(CONFIGS, traces(), COSTS)
 def test_integrals_against_every_slot(
     config: SchedulerConfig, trace: Trace, cost: LinearCost

@@ -90,15 +90,15 @@ def test_an_idle_engine_is_called_at_an_arrival_with_all_that_arrive_then() -> N
     ]
 
 
-def test_arrivals_while_busy_are_handed_over_before_the_results_of_the_boundary() -> None:
+def test_arrivals_of_a_step_come_before_its_results_those_at_its_end_after_them() -> None:
     engine = ScriptedEngine(lasts=2000, cut_to=7000)
     assert driven(engine, 5, 6, 7)[:7] == [
         ("add", 0, 5000),
         ("plan", 5000),
         ("cut", 6000),
         ("add", 1, 6000),
-        ("add", 2, 7000),  # exactly at the boundary: seen by its call
         ("apply", 7000),
+        ("add", 2, 7000),  # exactly at the boundary: seen by its call
         ("plan", 7000),
     ]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import PagedAllocator, RadixAllocator
@@ -453,7 +453,6 @@ def total(account: Account, *, waiting_only: bool) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("prefix", ["hash", "radix"])
-@settings(max_examples=max(200, settings().max_examples))
 @given(data=st.data(), trace=traces(), cost=COSTS)
 def test_integrals_against_every_block_and_visit(
     prefix: Literal["hash", "radix"], data: st.DataObject, trace: Trace, cost: LinearCost
@@ -461,7 +460,6 @@ def test_integrals_against_every_block_and_visit(
     assert_accounts_agree(data.draw(configs(prefix)), trace, cost)
 
 
-@settings(max_examples=max(200, settings().max_examples))
 @given(configs("hash", groups=(FULL,), chooses=True), traces(), COSTS)
 def test_integrals_where_tokens_are_dropped(
     config: SchedulerConfig, trace: Trace, cost: LinearCost
@@ -469,7 +467,6 @@ def test_integrals_where_tokens_are_dropped(
     assert_accounts_agree(config, trace, cost)
 
 
-@settings(max_examples=max(200, settings().max_examples))
 @given(other_configs(), traces(), COSTS)
 def test_integrals_of_every_other_batching(
     config: SchedulerConfig, trace: Trace, cost: LinearCost

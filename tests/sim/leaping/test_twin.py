@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kvsim.policies.allocators import ContiguousAllocator, RadixAllocator
 from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
@@ -30,16 +28,14 @@ from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.listener import ScheduleListener
 from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.seeds import for_seeds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvsim.sim.engine.stepper import Stepper
     from kvsim.sim.engine.steps_in_flight import Flight
     from kvsim.sim.recording.recorder import Recorder
-
-
-scenarios = st.randoms(use_true_random=False).map(random_scenario)
-reserved_scenarios = st.randoms(use_true_random=False).map(reserved_scenario)
-radix_scenarios = st.randoms(use_true_random=False).map(radix_scenario)
 
 
 _COLUMNS = (
@@ -82,67 +78,47 @@ def left_behind(recorder: Recorder) -> dict[str, Any]:
     return values | {f"gaps.{name}": getattr(recorder.gaps, name) for name in _GAPS}
 
 
-def assert_twins(scenario: RandomScenario) -> None:
-    """Run both engines with all invariants checked and compare what they leave."""
+def assert_twins(scenario: RandomScenario, *, audit: bool = False) -> None:
+    """Run both engines and compare what they leave; check the stepper's invariants by ``audit``."""
     trace, config, cost, max_tokens = scenario
     leapt = run(trace, config, cost, max_tokens=max_tokens, audit=True)
-    stepped = run(trace, config, cost, max_tokens=max_tokens, audit=True, step=True)
+    stepped = run(trace, config, cost, max_tokens=max_tokens, audit=audit, step=True)
     assert (leapt.engine, stepped.engine) == ("leaper", "stepper")
     ours, theirs = left_behind(leapt.recorder), left_behind(stepped.recorder)
     for name, value in theirs.items():
         assert ours[name] == value, name
 
 
-@given(scenarios)
-@settings(max_examples=max(200, settings().max_examples))
-def test_leaper_and_stepper_are_equal_in_every_integer(scenario: RandomScenario) -> None:
-    assert_twins(scenario)
-
-
-@given(scenarios)
-@settings(max_examples=max(200, settings().max_examples))
-def test_no_evict_leaps_as_it_steps(scenario: RandomScenario) -> None:
-    assert_twins(with_promises(scenario))
-
-
-@pytest.mark.parametrize("seed", range(0, 100, 5))
-def test_no_evict_on_fixed_seeds(seed: int) -> None:
-    for one in range(seed, seed + 5):
-        assert_twins(with_promises(random_scenario(Random(one))))
-
-
-def with_promises(scenario: RandomScenario) -> RandomScenario:
-    """Run the same with a batching that never preempts."""
+def promised_scenario(rnd: Random) -> RandomScenario:
+    """All inputs of one run with a batching that never preempts."""
+    scenario = random_scenario(rnd)
     config = scenario.config
     budget = max(config.max_num_batched_tokens, config.block_size)  # a chunk is whole blocks
     config = replace(config, batching="no-evict", max_num_batched_tokens=budget)
     return scenario._replace(config=config)
 
 
-@given(reserved_scenarios)
-@settings(max_examples=max(200, settings().max_examples))
-def test_leaps_over_reservations_are_equal_in_every_integer(scenario: RandomScenario) -> None:
-    assert_twins(scenario)
+MAKERS = [random_scenario, promised_scenario, reserved_scenario, radix_scenario]
 
 
-@given(radix_scenarios)
-@settings(max_examples=max(200, settings().max_examples))
-def test_leaps_over_a_radix_tree_are_equal_in_every_integer(scenario: RandomScenario) -> None:
-    assert_twins(scenario)
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+@for_seeds(200)
+def test_leaper_and_stepper_are_equal_in_every_integer(
+    make: Callable[[Random], RandomScenario], seed: int
+) -> None:
+    assert_twins(make(Random(seed)))
 
 
-@pytest.mark.parametrize("seed", range(0, 100, 5))
-def test_twins_on_fixed_seeds(seed: int) -> None:
-    for one in range(seed, seed + 5):
-        assert_twins(random_scenario(Random(one)))
-        assert_twins(reserved_scenario(Random(one)))
-        assert_twins(radix_scenario(Random(one)))
+# the last one: a head loses its hit within a leap of no-evict, and waits for another reason
+@pytest.mark.parametrize("seed", [*range(100), 1979038])
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_twins_on_fixed_seeds(make: Callable[[Random], RandomScenario], seed: int) -> None:
+    assert_twins(make(Random(seed)), audit=True)
 
 
-@given(scenarios)
-@settings(max_examples=100)
-def test_unrolled_leaps_are_the_steppers_steps(scenario: RandomScenario) -> None:
-    trace, config, cost, max_tokens = scenario
+@for_seeds(100)
+def test_unrolled_leaps_are_the_steppers_steps(seed: int) -> None:
+    trace, config, cost, max_tokens = random_scenario(Random(seed))
     leaps, steps = LeapLog(trace), StepperLog(trace)
     run(trace, config, cost, max_tokens=max_tokens, leap_listener=leaps)
     run(trace, config, cost, max_tokens=max_tokens, listener=steps)
@@ -170,10 +146,9 @@ class Decisions(ScheduleListener):
         self.rows.append((served, admitted, allocator.placement.num_free))
 
 
-@given(reserved_scenarios)
-@settings(max_examples=100)
-def test_unrolled_leaps_over_reservations_are_the_steppers_steps(scenario: RandomScenario) -> None:
-    trace, config, cost, max_tokens = scenario
+@for_seeds(100)
+def test_unrolled_leaps_over_reservations_are_the_steppers_steps(seed: int) -> None:
+    trace, config, cost, max_tokens = reserved_scenario(Random(seed))
     leaps, steps = LeapLog(trace), Decisions()
     run(trace, config, cost, max_tokens=max_tokens, leap_listener=leaps)
     run(trace, config, cost, max_tokens=max_tokens, listener=steps)
@@ -257,10 +232,9 @@ class TreeDecisions(ScheduleListener):
         )
 
 
-@given(radix_scenarios)
-@settings(max_examples=100)
-def test_unrolled_leaps_over_a_tree_are_the_steppers_steps(scenario: RandomScenario) -> None:
-    trace, config, cost, max_tokens = scenario
+@for_seeds(100)
+def test_unrolled_leaps_over_a_tree_are_the_steppers_steps(seed: int) -> None:
+    trace, config, cost, max_tokens = radix_scenario(Random(seed))
     leaps, steps = LeapLog(trace), TreeDecisions()
     run(trace, config, cost, max_tokens=max_tokens, leap_listener=leaps)
     run(trace, config, cost, max_tokens=max_tokens, listener=steps)
