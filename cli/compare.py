@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison import Comparison
-    from kvsim.sim.comparison_in_step import Watch
     from kvsim.sim.comparison_presets import ComparisonPreset, Published
+    from kvsim.sim.comparison_runs import Watch
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kvsim.cli.ui_places import Places
     from kvsim.sim.comparison import Comparison
-    from kvsim.sim.comparison_in_step import Watch
+    from kvsim.sim.comparison_runs import Watch
 
 _SIZE: Final = re.compile(r"(?<=\d)(?=[A-Za-z])")
 """Between the number of a size and its unit."""

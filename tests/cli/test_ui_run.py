@@ -16,16 +16,14 @@ from kvsim.cli import ui_page, ui_run
 from kvsim.cli.main import main
 from kvsim.cli.ui_places import Places
 from kvsim.cli.ui_run import Choices, compare_chosen, why_too_large
-from kvsim.sim import comparison_in_step
 from kvsim.sim.compared_scenarios import allocator_scenarios
 from kvsim.traces import bundled_path
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from kvsim.sim.comparison_in_step import LivePool
+    from kvsim.sim.comparison_runs import LivePool
 
 CHOICES = Choices(
     trace="chat-2k.jsonl.gz",
@@ -51,14 +49,14 @@ def test_the_command_line_shown_does_the_same(
     choices = replace(CHOICES, block_map=block_map, limit=12)
     folder = places.next_run()
     told: list[tuple[int, int]] = []
-    seen: set[tuple[str, ...]] = set()
+    seen: dict[str, tuple[int, int]] = {}
 
-    def watch(pools: Sequence[LivePool], _now_ps: int) -> None:
-        seen.add(tuple(pool.case.name for pool in pools))
+    def watch(pool: LivePool, _now_ps: int) -> None:
+        seen[pool.case.name] = (pool.place, pool.num_runs)
 
     result = compare_chosen(choices, places, folder, lambda *done: told.append(done), watch)
     assert told[-1] == (24, 24)
-    assert seen == ({CHOICES.allocators} if block_map else set())
+    assert seen == ({"orca-max": (0, 2), "prefix": (1, 2)} if block_map else {})
     typed = tmp_path / "typed"
     words = [str(places.root / CHOICES.trace), *choices.options(), f"--out={typed}"]
     assert main(["compare", *words, "--jobs=1"]) == 0
@@ -209,10 +207,7 @@ def test_what_a_file_says_is_no_markdown(
     assert list(places.out.iterdir()) == []
 
 
-def test_many_pools_are_watched_in_turns(
-    page: AppTest, places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(comparison_in_step, "MOST_IN_STEP", 2)
+def test_pools_are_watched_one_after_the_other(page: AppTest, places: Places) -> None:
     page.button[0].click().run()
     assert not page.exception
     assert not page.error
