@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kvsim.traces.arguments import check_flags, check_path, check_whole, is_whole
-from kvsim.traces.arrivals import ArrivalRule
-from kvsim.traces.output_lengths import OutputRule
-from kvsim.traces.readers import reader_for
-from kvsim.traces.readers.intake import Intake
-from kvsim.traces.readers.wishes import Wishes
-from kvsim.traces.source import Source
-from kvsim.traces.trace import TraceError
+from kvsim.traces.common.arguments import check_flags, check_path, check_whole, is_whole
+from kvsim.traces.formats import reader_for
+from kvsim.traces.reading.drawn.arrivals import ArrivalRule
+from kvsim.traces.reading.drawn.output_lengths import OutputRule
+from kvsim.traces.reading.intake import Intake
+from kvsim.traces.reading.source import Source
+from kvsim.traces.reading.wishes import Wishes
+from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvsim.traces.readers.base import Reader
-    from kvsim.traces.trace import Trace
+    from kvsim.traces.reading.base import Reader
+    from kvsim.traces.trace.trace import Trace
 
 
 def read_trace(
@@ -53,10 +53,10 @@ def read_trace(
     limit
         Take this many requests at most, the first ones of the file.
     keep_unusable, need_times
-        What the file may lack: see :class:`~kvsim.traces.readers.wishes.Wishes`.
+        What the file may lack: see :class:`~kvsim.traces.reading.wishes.Wishes`.
     arrivals, session_starts
-        Laws of times (``"poisson(rate=3)"``, see ``kvsim.traces.arrivals``): of all requests
-        instead of the recorded ones, or of sessions that all begin at their own 0.
+        Laws of times (``"poisson(rate=3)"``, see ``kvsim.traces.reading.drawn.arrivals``): of all
+        requests instead of the recorded ones, or of sessions that all begin at their own 0.
     output_tokens
         Lengths of answers for files without (``"256"``, ``"uniform(1,512)"``).
     seed
