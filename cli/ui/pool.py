@@ -13,6 +13,7 @@ from kvsim.sim.block_map.looks import DARK, LABELS, LIGHT, LOOKS
 from kvsim.sim.block_map.scene import Picture, share_words
 from kvsim.sim.block_map.stills import svg
 from kvsim.sim.scenario.setup import EngineSetup, set_up
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -28,7 +29,6 @@ _DRAWING: Final = 0.15
 _ACROSS: Final = 4
 _FEWEST_COLUMNS: Final = 3
 """So that one or two maps are no larger than three."""
-_PS_PER_S: Final = 10**12
 _STYLE: Final = """<style>
 @media (max-width: 640px) {
   .st-key-pools [data-testid=stColumn] { min-width: 0; flex: 0 0 calc(50% - 0.5rem); }
@@ -97,4 +97,4 @@ class PoolView:
         self._picture.image(svg(picture.squares(0, now_ps)), width="stretch")
         counts = f"{found.running[at]:,} running, {found.waiting[at]:,} waiting"
         shares = share_words(picture.shares[0][at].tolist())
-        self._words.caption(f"At {now_ps / _PS_PER_S:.2f} s: {counts} · {shares}")
+        self._words.caption(f"At {now_ps / PS_PER_S:.2f} s: {counts} · {shares}")
