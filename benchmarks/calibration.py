@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.calibration_design import from_design
 from kvsim.calibrate.fit import blocks
-from kvsim.calibrate.fit.design import from_design
 from kvsim.calibrate.fit.hold_out import hold_out_of, predict_unseen
 from kvsim.calibrate.fit.loads import decode_pieces
 from kvsim.calibrate.shipped import RECIPES, measurements_of

@@ -101,16 +101,8 @@ def multi_turn(
     system = rng.integers(0, num_system_prompts, num_sessions)
 
     order = np.argsort(arrival, kind="stable")[:num_requests]
-    offsets = np.concatenate(([0], np.cumsum(num_ids[order])))
-    ids = np.empty(int(offsets[-1]), np.int64)
-    for place, request in enumerate(order):
-        owner, at = session[request], int(offsets[place])
-        shared = system[owner] * system_blocks
-        ids[at : at + system_blocks] = np.arange(shared, shared + system_blocks)
-        own = int(num_ids[request]) - system_blocks
-        ids[at + system_blocks : at + system_blocks + own] = np.arange(
-            own_base[owner], own_base[owner] + own
-        )
+    owner = session[order]
+    ids = _chat_ids(num_ids[order], system[owner] * system_blocks, system_blocks, own_base[owner])
     return Trace(
         name="multi-turn",
         arrival_ns=arrival[order] - arrival[order[0]],
@@ -118,8 +110,24 @@ def multi_turn(
         output_tokens=output[order],
         session=[f"s{number}" for number in session[order]],
         turn=turn[order],
-        prefix=PrefixIds(block_size, offsets, ids, covers_output=True),
+        prefix=PrefixIds(block_size, *ids, covers_output=True),
     )
+
+
+def _chat_ids(
+    num_ids: NDArray[np.int64],
+    shared: NDArray[np.int64],
+    num_shared: int,
+    own: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Offsets and ids of requests: ``num_shared`` ids from ``shared`` on, then from ``own`` on."""
+    offsets = np.concatenate(([0], np.cumsum(num_ids)))
+    ids = np.empty(int(offsets[-1]), np.int64)
+    for place, at in enumerate(offsets[:-1].tolist()):
+        middle, end = at + num_shared, int(offsets[place + 1])
+        ids[at:middle] = np.arange(shared[place], shared[place] + num_shared)
+        ids[middle:end] = np.arange(own[place], own[place] + end - middle)
+    return offsets, ids
 
 
 def head(trace: Trace, num_requests: int) -> Trace:

@@ -180,8 +180,7 @@ class Calibration:
 def plan_calibration(wish: Wish) -> Calibration:
     """Settle device, model, dtype, points and rules.
 
-    Raises ``ValueError`` for a device that is not there, a model that is not measured, a dtype
-    that is none.
+    Raises ``ValueError`` where a device is not there, a model not measured, or a dtype is none.
     """
     _check(wish)
     device = find_device(wish.device)
@@ -189,20 +188,11 @@ def plan_calibration(wish: Wish) -> Calibration:
     facts = facts_of(device)
     model = load_model(DEFAULT_MODELS[device.type] if wish.model is None else wish.model)
     shape = decoder_shape(model, wish.tp)
-    dtype = default_dtype(device) if wish.dtype is None else wish.dtype
-    if dtype not in DTYPES:
-        raise ValueError(f"--dtype {dtype!r} is not measured; choices: {', '.join(DTYPES)}")
+    dtype = _dtype(wish, device)
     if wish.block_size < 1:
         raise ValueError(f"--block-size is {wish.block_size}; it must be at least 1")
-    token_bytes = shape.kv_bytes_per_token(ELEMENT_BYTES[dtype])
-    fits = facts.total_bytes // _KV_SHARE // token_bytes
-    context, tokens = wish.max_context, wish.max_step_tokens
-    limits = Limits(
-        max_batch=wish.max_batch,
-        max_context=min(_MOST_CONTEXT if context is None else context, model.max_position, fits),
-        max_step_tokens=DEFAULT_STEP_TOKENS[device.type] if tokens is None else tokens,
-        max_total_context=min(_MOST_TOTAL_CONTEXT, fits),
-    )
+    fits = facts.total_bytes // _KV_SHARE // shape.kv_bytes_per_token(ELEMENT_BYTES[dtype])
+    limits = _limits(wish, device, fits, model.max_position)
     timer = timer_of(device)
     buffers = Buffers(
         shape,
@@ -220,13 +210,13 @@ def plan_calibration(wish: Wish) -> Calibration:
         kernels["flex"] = f"not measured: {missing}" if missing else "torch flex_attention"
         points += [] if missing else [flex(limits)]
     points += [*copies(host_link=device.type == "cuda"), *hold_outs(limits, wish.seed)]
-    timing = QUICK if wish.quick else FULL
+    rules = Rules(QUICK if wish.quick else FULL, anchor_rule(device, wish.max_drift))
     setup = {
         "model": model.name,
         "tp": wish.tp,
         "dtype": dtype,
         "block_size": wish.block_size,
-        "repeats": timing.repeats,
+        "repeats": rules.timing.repeats,
         "rotated": f"beyond {ROTATE_BEYOND} x the last-level cache",
         "timer": timer.name,
         "points": len(points),
@@ -245,7 +235,26 @@ def plan_calibration(wish: Wish) -> Calibration:
         setup=setup,
         bench=bench,
         timer=timer,
-        rules=Rules(timing, anchor_rule(device, wish.max_drift)),
+        rules=rules,
+    )
+
+
+def _dtype(wish: Wish, device: torch.device) -> str:
+    """Name of the dtype asked for, or of the device's usual one."""
+    dtype = default_dtype(device) if wish.dtype is None else wish.dtype
+    if dtype not in DTYPES:
+        raise ValueError(f"--dtype {dtype!r} is not measured; choices: {', '.join(DTYPES)}")
+    return dtype
+
+
+def _limits(wish: Wish, device: torch.device, fits: int, max_position: int) -> Limits:
+    """Largest loads: as asked for, as the model allows, and of ``fits`` tokens of KV in all."""
+    context, tokens = wish.max_context, wish.max_step_tokens
+    return Limits(
+        max_batch=wish.max_batch,
+        max_context=min(_MOST_CONTEXT if context is None else context, max_position, fits),
+        max_step_tokens=DEFAULT_STEP_TOKENS[device.type] if tokens is None else tokens,
+        max_total_context=min(_MOST_TOTAL_CONTEXT, fits),
     )
 
 

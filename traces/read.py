@@ -18,6 +18,7 @@ from kvsim.traces.trace.trace import TraceError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvsim.traces.reading.base import Reader
     from kvsim.traces.trace.trace import Trace
 
 
@@ -37,6 +38,8 @@ def read_trace(
 ) -> Trace:
     """Read a trace; gzip and zstd are unpacked whatever the name says.
 
+    It has a ``receipt`` and the ``sha256`` of all unpacked bytes, also those past ``limit``.
+
     Parameters
     ----------
     path
@@ -46,60 +49,50 @@ def read_trace(
     sort
         Sort by time, equal times in file order. Without it times that go back are refused.
     on_bad_row
-        ``"stop"`` at the first row that is wrong or contradicts itself, or ``"skip"`` such rows
-        and count them in the receipt.
+        ``"stop"`` at the first row that is wrong, or ``"skip"`` such rows and count them.
     limit
         Take this many requests at most, the first ones of the file.
-    keep_unusable
-        Read for statistics only. Requests without an answer stay in with ``output_tokens`` 0 and
-        stand in ``receipt.unusable``; failed ones are left out and counted in ``receipt.failed``;
-        what the file does not say (times, lengths of answers, starts of sessions) stays 0, and
-        ``receipt.has_times`` and ``has_outputs`` say so. Such a trace is not to be simulated.
-    need_times
-        False: where the file does not say when requests arrive or sessions start, they stay at 0.
-        For closed loops of users (``simulate(..., num_users=N)``): times say their order only.
-    arrivals
-        Draw arrival times by this law (``"poisson(rate=3)"``, see
-        ``kvsim.traces.reading.drawn.arrivals``) instead of the recorded ones; needed where a file
-        has none. Where it says no rate, the recorded rate holds.
-    session_starts
-        The law by which sessions start in files whose sessions all begin at their own 0.
+    keep_unusable, need_times
+        What the file may lack: see :class:`~kvsim.traces.reading.wishes.Wishes`.
+    arrivals, session_starts
+        Laws of times (``"poisson(rate=3)"``, see ``kvsim.traces.reading.drawn.arrivals``): of all
+        requests instead of the recorded ones, or of sessions that all begin at their own 0.
     output_tokens
-        Lengths of answers for files without (``"256"``, ``"uniform(1,512)"``, see
-        ``kvsim.traces.reading.drawn.output_lengths``).
+        Lengths of answers for files without (``"256"``, ``"uniform(1,512)"``).
     seed
         Of all that is drawn.
-
-    Returns
-    -------
-    Trace
-        With ``receipt`` and ``sha256`` (of all unpacked bytes, also past ``limit``).
 
     Raises
     ------
     TraceError
         One sentence for the user.
     """
-    if on_bad_row not in ("stop", "skip"):
-        raise TraceError(f"--on-bad-row is {on_bad_row!r}; choices: stop, skip")
-    if limit is not None and not is_whole(limit, 1):
-        raise TraceError(f"--limit is {limit!r}; allowed are whole numbers from 1")
+    _check_rows(on_bad_row, limit)
     check_path("path", path)
     check_flags(sort=sort, keep_unusable=keep_unusable, need_times=need_times)
     check_whole("seed", seed, 0)
     source = Source(path)
     reader = reader_for(source, format)
     wishes = Wishes(
-        skip_bad_rows=on_bad_row == "skip",
-        sort=sort,
-        limit=limit,
-        keep_unusable=keep_unusable,
-        need_times=need_times,
+        *(on_bad_row == "skip", sort, limit, keep_unusable, need_times),
         arrivals=_arrivals(arrivals),
         session_starts=_starts(session_starts),
         outputs=_outputs(output_tokens),
         rngs=np.random.default_rng(seed).spawn(4),
     )
+    return _read(reader, source, wishes)
+
+
+def _check_rows(on_bad_row: str, limit: int | None) -> None:
+    """Refuse what says nothing about which rows to take."""
+    if on_bad_row not in ("stop", "skip"):
+        raise TraceError(f"--on-bad-row is {on_bad_row!r}; choices: stop, skip")
+    if limit is not None and not is_whole(limit, 1):
+        raise TraceError(f"--limit is {limit!r}; allowed are whole numbers from 1")
+
+
+def _read(reader: Reader, source: Source, wishes: Wishes) -> Trace:
+    """Read with the reader of the format."""
     intake = Intake(source, wishes)
     intake.receipt.format = reader.name
     try:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison.comparison import Comparison
-    from kvsim.sim.comparison.lockstep import Watch
     from kvsim.sim.comparison.presets import ComparisonPreset, Published
+    from kvsim.sim.comparison.runs import Watch
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
 

@@ -1,4 +1,4 @@
-"""The pools of runs in progress, side by side on the local page: an SVG picture and a line each."""
+"""The pools of runs in progress, on the local page: an SVG picture and a line each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from kvsim.sim.scenario.setup import EngineSetup, set_up
 from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamlit.delta_generator import DeltaGenerator
 
-    from kvsim.sim.comparison.lockstep import LivePool
+    from kvsim.sim.comparison.runs import LivePool
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
 
@@ -47,61 +45,56 @@ class _Planned(NamedTuple):
     setup: EngineSetup
 
 
-class _Drawn(NamedTuple):
-    """A pool, and where it is drawn."""
-
-    pool: LivePool
-    facts: PoolFacts
-    picture: DeltaGenerator
-    words: DeltaGenerator
-
-
 class PoolView:
-    """Draws pools that fill."""
+    """Draws pools that fill, one after the other; those that are full stay."""
 
     def __init__(self, place: DeltaGenerator) -> None:
         self._place = place.container(key="pools").empty()
         self._palette = DARK if st.context.theme.type == "dark" else LIGHT
-        self._pools: Sequence[LivePool] = ()
-        self._drawn: list[_Drawn] = []
+        self._places: list[DeltaGenerator] = []
+        self._facts: PoolFacts | None = None
+        self._shown = -1
         self._due_s = 0.0
 
-    def __call__(self, pools: Sequence[LivePool], now_ps: int) -> None:
-        """Draw all at one time of the simulation, if it is time for a picture."""
+    def __call__(self, pool: LivePool, now_ps: int) -> None:
+        """Draw a pool at a time of the simulation, if it is time for a picture."""
         start_s = time.monotonic()
         if start_s < self._due_s:
             return
-        if pools is not self._pools:
-            self._begin(pools)
-        self._clock.caption(f"Simulated time: **{now_ps / PS_PER_S:.2f} s**")
-        for one in self._drawn:
-            self._draw(one, now_ps)
+        if not self._places:
+            self._make_places(pool.num_runs)
+        if pool.place != self._shown:
+            self._begin(pool)
+        self._draw(pool, now_ps)
         end_s = time.monotonic()
         self._due_s = end_s + max(BETWEEN_S, (end_s - start_s) * (1 / _DRAWING - 1))
 
-    def _begin(self, pools: Sequence[LivePool]) -> None:
+    def _make_places(self, num_pools: int) -> None:
         """Make places for so many pools, with one legend."""
-        self._pools, self._drawn = pools, []
         with self._place.container():
             st.html(_STYLE)
-            self._clock = st.empty()
-            for first in range(0, len(pools), _ACROSS):
-                row = pools[first : first + _ACROSS]
-                columns = st.columns(max(min(len(pools), _ACROSS), _FEWEST_COLUMNS))
-                for pool, column in zip(row, columns, strict=False):
-                    planned = _Planned(pool.trace, pool.case.scenario, set_up(pool.case.scenario))
-                    most_cells = pool.recording.options.most_cells
-                    facts = PoolFacts.of(planned, pool.case.name, most_cells)
-                    column.markdown(f"**{literal(pool.case.name)}**")
-                    self._drawn.append(_Drawn(pool, facts, column.empty(), column.empty()))
+            for first in range(0, num_pools, _ACROSS):
+                columns = st.columns(max(min(num_pools, _ACROSS), _FEWEST_COLUMNS))
+                self._places += columns[: num_pools - first]
             st.html(legend([(self._palette[look], LABELS[look]) for look in LOOKS]))
 
-    def _draw(self, one: _Drawn, now_ps: int) -> None:
-        found = one.pool.recording.so_far(one.facts)
+    def _begin(self, pool: LivePool) -> None:
+        """Go on with the next pool."""
+        self._shown = pool.place
+        planned = _Planned(pool.trace, pool.case.scenario, set_up(pool.case.scenario))
+        self._facts = PoolFacts.of(planned, pool.case.name, pool.recording.options.most_cells)
+        column = self._places[pool.place]
+        column.markdown(f"**{literal(pool.case.name)}**")
+        self._picture, self._words = column.empty(), column.empty()
+
+    def _draw(self, pool: LivePool, now_ps: int) -> None:
+        assert self._facts is not None, "a pool has begun"
+        found = pool.recording.so_far(self._facts)
         if not len(found):
             return
         picture = Picture.of([found], palette=self._palette)
         at = found.at(now_ps)
-        one.picture.image(svg(picture.squares(0, now_ps)), width="stretch")
+        self._picture.image(svg(picture.squares(0, now_ps)), width="stretch")
         counts = f"{found.running[at]:,} running, {found.waiting[at]:,} waiting"
-        one.words.caption(f"{counts} · {share_words(picture.shares[0][at].tolist())}")
+        shares = share_words(picture.shares[0][at].tolist())
+        self._words.caption(f"At {now_ps / PS_PER_S:.2f} s: {counts} · {shares}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kvsim.cli.ui.places import Places
     from kvsim.sim.comparison.comparison import Comparison
-    from kvsim.sim.comparison.lockstep import Watch
+    from kvsim.sim.comparison.runs import Watch
 
 _SIZE: Final = re.compile(r"(?<=\d)(?=[A-Za-z])")
 """Between the number of a size and its unit."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from kvsim.sim.comparison.cases import cases_of
 from kvsim.sim.comparison.frames import row_numbers, stacked
 from kvsim.sim.comparison.kept import KeptRuns
-from kvsim.sim.comparison.lockstep import run_in_step
 from kvsim.sim.comparison.processes import run_in_processes
 from kvsim.sim.comparison.reference import differences_to_lru
 from kvsim.sim.comparison.runs import Case, Options, run_here
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison.cases import Rate
-    from kvsim.sim.comparison.lockstep import Watch
     from kvsim.sim.comparison.pages.plots import ComparisonPlots
     from kvsim.sim.comparison.row import Row
+    from kvsim.sim.comparison.runs import Watch
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
 
@@ -183,8 +182,8 @@ def compare(
     named by the scenario, then the trace and the rate where there are several. ``record``: how the
     pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
     :func:`~kvsim.sim.comparison.file.write_comparison`. With both, ``watch`` may be called
-    with the pools of all rows that run, and the time they have come to, after each scheduling call;
-    rows are then run side by side on one clock, in this process. Without ``keep_runs`` nothing is
+    with the pool of the row that runs, and the time it has come to, after each scheduling call; all
+    rows are then run in this process. Without ``keep_runs`` nothing is
     written for :attr:`Comparison.runs`, and the traces are not held. Scripts that ask for more
     than one job need the usual ``if __name__ == "__main__"``.
 
@@ -221,10 +220,8 @@ def compare(
     runs = KeptRuns(traces, cases) if keep_runs else None
     cases = cases if runs is None else runs.cases
     with _nothing_left(cases, runs):
-        if watch is not None and record is not None:
-            rows = run_in_step(traces, cases, options, told, watch)
-        elif jobs <= 1:
-            rows = run_here(traces, cases, options, told)
+        if jobs <= 1 or (watch is not None and record is not None):
+            rows = run_here(traces, cases, options, told, watch)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
     compared = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import (
     active_children,
     connection,
@@ -28,7 +26,7 @@ from kvsim.sim.folders.kept import KeptFolder
 from kvsim.traces.common.ctrl_c import ctrl_c_delayed
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, MutableSequence, Sequence
+    from collections.abc import MutableSequence, Sequence
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
@@ -96,8 +94,7 @@ def _run_all(
     before = set(active_children())
     with ProcessPoolExecutor(jobs, context, _start, (shared, ended)) as pool:
         try:
-            # new processes inherit the mask: Ctrl-C is for this one alone, once all have started
-            with ctrl_c_delayed(), _ctrl_c_held_back():
+            with ctrl_c_delayed():  # it is for this process alone, once all have started
                 runs = _submitted(pool, cases)
             pending = set(runs)
             while pending:
@@ -135,18 +132,6 @@ def _submitted(pool: ProcessPoolExecutor, cases: Sequence[Case]) -> dict[Future[
         return {pool.submit(_run, place, case): place for place, case in enumerate(cases)}
     except ValueError as error:
         raise BrokenProcessPool(str(error)) from error
-
-
-@contextmanager
-def _ctrl_c_held_back() -> Generator[None]:
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _any_unguarded(processes: Sequence[BaseProcess]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from kvsim.sim.block_map import BlockRecording, PoolFacts
 from kvsim.sim.comparison.kept import keep
 from kvsim.sim.comparison.row import Row, row_of
-from kvsim.sim.engine.listener import Listeners
+from kvsim.sim.engine.listener import Listeners, ScheduleListener
 from kvsim.sim.run.run import simulate
 
 if TYPE_CHECKING:
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvsim.sim.block_map import RecordOptions
-    from kvsim.sim.engine.listener import ScheduleListener
+    from kvsim.sim.engine.stepper import Stepper
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
 
     OnProgress = Callable[[int, int], None]
+    Watch = Callable[["LivePool", int], None]
 
 
 class Case(NamedTuple):
@@ -36,6 +37,28 @@ class Case(NamedTuple):
     record: RecordOptions | None = None
     blocks: Path | None = None
     kept: Path | None = None
+
+
+class LivePool(NamedTuple):
+    """A run in progress, the one at ``place`` of ``num_runs``, and what it has recorded by now."""
+
+    place: int
+    num_runs: int
+    case: Case
+    trace: Trace
+    recording: BlockRecording
+
+
+class _Watched(ScheduleListener):
+    """Shows a pool after each scheduling call."""
+
+    def __init__(self, pool: LivePool, watch: Watch) -> None:
+        self._pool = pool
+        self._watch = watch
+
+    def planned(self, stepper: Stepper, now_ps: int) -> None:
+        """The call's picture has been taken."""
+        self._watch(self._pool, now_ps)
 
 
 class Options(TypedDict):
@@ -64,12 +87,17 @@ def run_here(
     cases: Sequence[Case],
     options: Options,
     on_progress: OnProgress,
+    watch: Watch | None = None,
 ) -> list[Row]:
-    """Rows of the cases, one after the other; errors as ``simulate``, after a case's name."""
+    """Rows of the cases, one after the other; errors as ``simulate``, after a case's name.
+
+    ``watch`` is called with the pool of the case that runs, where it is recorded, and the time it
+    has come to (ps), after every scheduling call.
+    """
     task = Task(traces, options, [0] * len(cases))
     total = num_requests(traces, cases)
     return [
-        run_case(task, place, case, lambda: on_progress(sum(task.ended), total))
+        run_case(task, place, case, lambda: on_progress(sum(task.ended), total), watch)
         for place, case in enumerate(cases)
     ]
 
@@ -84,21 +112,20 @@ def run_case(
     place: int,
     case: Case,
     told: Callable[[], None],
-    recording: BlockRecording | None = None,
-    beside: ScheduleListener | None = None,
+    watch: Watch | None = None,
 ) -> Row:
-    """Simulate the case at ``place``; ``recording``, that of its pool, has ``beside`` beside it."""
+    """Simulate the case at ``place``."""
 
     def note(num_ended: int, _total: int) -> None:
         task.ended[place] = num_ended
         told()
 
     trace = task.traces[case.trace]
-    if recording is None and case.record is not None:
-        recording = BlockRecording(case.record)
+    recording = None if case.record is None else BlockRecording(case.record)
     listener: ScheduleListener | None = recording
-    if recording is not None and beside is not None:
-        listener = Listeners((recording, beside))
+    if recording is not None and watch is not None:
+        pool = LivePool(place, len(task.ended), case, trace, recording)
+        listener = Listeners((recording, _Watched(pool, watch)))
     try:
         run = simulate(
             trace,

@@ -228,7 +228,7 @@ class SessionDriver:
 
     def _post(self, callback: Callable[[Event], None], at_ps: int) -> None:
         timer = Event(self._env)
-        timer._ok, timer._value = True, None  # as Timeout has it
+        timer._ok, timer._value = True, None  # as Timeout has it, which takes no priority
         assert timer.callbacks is not None
         timer.callbacks.append(callback)
         self._env.schedule(timer, PLAN if callback == self._plan else URGENT, at_ps - self._env.now)

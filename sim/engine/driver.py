@@ -3,8 +3,9 @@
 Two short functions, ``_boundary`` and ``_plan``, hold it all. The engine says when its next
 boundary is; a known arrival may bring it forward (``cut``), so no timer is ever taken back. A busy
 engine is handed the requests that arrived since its last boundary, each at its own time; an idle
-one is woken by an URGENT arrival event. At one instant results are applied, then requests arrive,
-then the next call is made (``docs/order.md``). The clock is the engine's: integer picoseconds.
+one is woken by a timer at the next arrival. At one instant results are applied, then requests
+arrive, then the next call is made (``docs/order.md``). The clock is the engine's: integer
+picoseconds.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import simpy
-from simpy.events import NORMAL, URGENT, Event, EventPriority
 
 from kvsim.sim.recording.recorder import NEVER_PS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from simpy.events import Event
 
     from kvsim.sim.engine.requests import Requests
 
@@ -70,8 +72,6 @@ class Driver:
         self._next = 0
         self._next_ps = self._arrivals[0] if self._num_requests else NO_ARRIVAL_PS
         self._env = simpy.Environment(0)
-        self._timer = Event(self._env)
-        self._timer._ok, self._timer._value = True, None
         self._on_boundary = on_boundary
         self._stop = False
 
@@ -111,11 +111,11 @@ class Driver:
             return
         if self._next_ps <= boundary_ps:  # equal: steps may last 0
             boundary_ps = engine.cut(self._next_ps)
-        self._post(self._boundary, boundary_ps, NORMAL)
+        self._post(self._boundary, boundary_ps)
 
     def _await_arrival(self) -> None:
         if self._next < self._num_requests:
-            self._post(self._arrive, self._next_ps, URGENT)
+            self._post(self._arrive, self._next_ps)
 
     def _arrive(self, _event: Event) -> None:
         """Requests arrive at an idle engine: it is called at once."""
@@ -130,8 +130,8 @@ class Driver:
             self._next_ps = arrivals[number] if number < num_requests else NO_ARRIVAL_PS
         self._next = number
 
-    def _post(self, callback: Callable[[Event], None], at_ps: int, priority: EventPriority) -> None:
-        """Arm the one timer (an event that happens by itself, armed again after each use)."""
-        timer, env = self._timer, self._env
-        timer.callbacks = [callback]
-        env.schedule(timer, priority, at_ps - env.now)
+    def _post(self, callback: Callable[[Event], None], at_ps: int) -> None:
+        """Set the one timer: nothing else is ever due."""
+        timer = self._env.timeout(at_ps - self._env.now)
+        assert timer.callbacks is not None
+        timer.callbacks.append(callback)

@@ -80,7 +80,7 @@ def check_recorded(record: object, blocks: object, watch: object) -> None:
 
     check_kind("record", record, RecordOptions | None, "RecordOptions, or None")
     check_kind("blocks", blocks, Path | None, "the Path of a folder, or None")
-    check_call("watch", watch, "(live pools, ps)")
+    check_call("watch", watch, "(live pool, ps)")
 
 
 def _members(values: object) -> Iterable[object]:

@@ -15,10 +15,10 @@ import numpy as np
 
 from kvsim.sim.metrics.summary import Summary, summarise_run
 from kvsim.sim.metrics.tables import request_table, series_table
-from kvsim.sim.metrics.users import check_users
 from kvsim.sim.run.notes import run_notes
 from kvsim.sim.run.options import check_run_arguments, check_watchers
-from kvsim.sim.scenario.checks.samples import check_samples
+from kvsim.sim.scenario.checks.check import refuse
+from kvsim.sim.scenario.checks.samples import TRACE, Replayed
 from kvsim.sim.scenario.loader import load_scenario
 from kvsim.sim.scenario.preset import verification
 from kvsim.sim.scenario.scenario import DEFAULT_PRESET, Scenario
@@ -211,7 +211,6 @@ def simulate(
     if isinstance(trace, (str, Path)):
         trace = read_trace(Path(trace), need_times=num_users is None)
     check_usable(trace, need_times=num_users is None)
-    check_users(setup.config, trace)
     if timeout is not None:
         trace = with_timeout(trace, timeout)
     scale = parse_rate_scale(str(rate_scale))
@@ -225,7 +224,8 @@ def simulate(
         think=None if think_time is None else ThinkRule.parse(think_time),
         rng=np.random.default_rng(seed),
     )
-    check_samples(setup.config, trace, closed=loop is not None or num_users is not None)
+    closed_loop = loop is not None or num_users is not None
+    refuse(TRACE, scenario, Replayed(trace, setup.config, closed_loop))
     engine = engine_run.run(
         trace,
         setup.config,

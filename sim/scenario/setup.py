@@ -32,9 +32,9 @@ from kvsim.sim.pool.layout import BlockLayout
 from kvsim.sim.pool.plan import plan
 from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.pool.terms import PoolRequest
-from kvsim.sim.scenario.checks.batching import batching_keys_set_aside
-from kvsim.sim.scenario.checks.retention import retention_keys_set_aside, retention_notes
-from kvsim.sim.scenario.checks.scenario import check_copy_cost, check_reservation, keys_set_aside
+from kvsim.sim.scenario.checks.check import refuse, sentences
+from kvsim.sim.scenario.checks.retention import retention_notes
+from kvsim.sim.scenario.checks.scenario import COST, UNUSED
 from kvsim.sim.scenario.host_link import host_link, swap_notes
 from kvsim.sim.scenario.preset import check_known_to_engine
 
@@ -100,7 +100,6 @@ def set_up(scenario: Scenario) -> EngineSetup:
         num_host_blocks=scenario.preemption.swap_space_bytes // pool.block_bytes if swaps else 0,
         num_kv_heads=model.groups[0].kv_heads_per_rank(scenario.engine.tensor_parallel_size),
     )
-    check_reservation(config)
     scores = scores_of(config)
     shape = PoolShape(
         num_blocks=pool.num_blocks,
@@ -115,9 +114,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         cost = reads_kept(cost, config)
     link = host_link(scenario, hardware, pool) if swaps else None
     notes = (
-        *keys_set_aside(scenario),
-        *batching_keys_set_aside(scenario),
-        *retention_keys_set_aside(scenario),
+        *sentences(UNUSED, scenario, config),
         *retention_notes(scenario, config, scores, model.num_layers),
         *_notes(config, model, pool),
     )
@@ -215,19 +212,8 @@ def _cost(
     scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, config: SchedulerConfig
 ) -> StepCost:
     cost = scenario.cost
-    by_hand = {
-        "base": cost.base_ps,
-        "per_prefill_token": cost.per_prefill_token_ps,
-        "per_decode_seq": cost.per_decode_seq_ps,
-        "per_context_token": cost.per_context_token_ps,
-        "per_copied_token": cost.per_copied_token_ps,
-    }
+    refuse(COST, scenario, config)
     if cost.source == "linear":
-        if not any(by_hand.values()):
-            raise ValueError("cost.source = 'linear' needs cost.base or another term above 0")
-        check_copy_cost(scenario)
-        if cost.attention_factor == "own":
-            raise ValueError("cost.attention_factor = 'own' needs a profile, not source 'linear'")
         return LinearCost(
             base_ps=cost.base_ps or 0,
             per_prefill_token_ps=cost.per_prefill_token_ps or 0,
@@ -235,9 +221,6 @@ def _cost(
             per_context_token_ps=cost.per_context_token_ps or 0,
             per_copied_token_ps=cost.per_copied_token_ps or 0,
         )
-    for name, value in by_hand.items():
-        if value is not None:
-            raise ValueError(f"cost.{name} belongs to cost.source = 'linear', not {cost.source!r}")
     return build_cost(
         cost.source,
         model,

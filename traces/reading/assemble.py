@@ -106,10 +106,7 @@ class Assembly:
         sort: bool,
     ) -> Trace:
         """Put the chunks together; see :meth:`Intake.trace`."""
-        if not self.num_rows:
-            skipped = self.receipt.rows_read
-            why = f"all {skipped:,} rows were skipped" if skipped else "it has no data rows"
-            raise TraceError(f"{source.path}: the file holds no requests: {why}")
+        self._check_any(source)
         columns = self._columns.taken()
         has_times = "arrival_ns" in columns
         if not has_times:
@@ -156,6 +153,13 @@ class Assembly:
             sha256=source.sha256(),
             receipt=self.receipt,
         )
+
+    def _check_any(self, source: Source) -> None:
+        """Refuse a file without requests."""
+        if not self.num_rows:
+            skipped = self.receipt.rows_read
+            why = f"all {skipped:,} rows were skipped" if skipped else "it has no data rows"
+            raise TraceError(f"{source.path}: the file holds no requests: {why}")
 
     def _error(self, index: int, detail: str) -> TraceError:
         """Make the error that names the place of a request, ``index`` in order of the file."""

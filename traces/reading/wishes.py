@@ -21,11 +21,13 @@ class Wishes:
     Attributes
     ----------
     keep_unusable
-        Read for statistics: requests without an answer stay in (0 output tokens), and what the
-        file does not say (times, outputs, starts of sessions) stays at 0 instead of stopping.
+        Read for statistics only. Requests without an answer stay in with ``output_tokens`` 0 and
+        stand in ``receipt.unusable``; failed ones are left out and counted in ``receipt.failed``;
+        what the file does not say (times, lengths of answers, starts of sessions) stays 0, and
+        ``receipt.has_times`` and ``has_outputs`` say so. Such a trace is not to be simulated.
     need_times
-        False where times do not matter, because users take one session after the other: what the
-        file does not say of them then stays at 0.
+        False for closed loops of users (``simulate(..., num_users=N)``), who take one session
+        after the other: times say their order only, and stay 0 where the file says none.
     arrivals, session_starts, outputs
         Laws for what is to be drawn; None = as recorded, and an error where nothing is.
     rngs

@@ -17,16 +17,14 @@ from kvsim.cli.ui import page as ui_page
 from kvsim.cli.ui import run as ui_run
 from kvsim.cli.ui.places import Places
 from kvsim.cli.ui.run import Choices, compare_chosen, why_too_large
-from kvsim.sim.comparison import lockstep as comparison_in_step
 from kvsim.sim.comparison.scenarios import allocator_scenarios
 from kvsim.traces import bundled_path
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from kvsim.sim.comparison.lockstep import LivePool
+    from kvsim.sim.comparison.runs import LivePool
 
 CHOICES = Choices(
     trace="chat-2k.jsonl.gz",
@@ -52,14 +50,14 @@ def test_the_command_line_shown_does_the_same(
     choices = replace(CHOICES, block_map=block_map, limit=12)
     folder = places.next_run()
     told: list[tuple[int, int]] = []
-    seen: set[tuple[str, ...]] = set()
+    seen: dict[str, tuple[int, int]] = {}
 
-    def watch(pools: Sequence[LivePool], _now_ps: int) -> None:
-        seen.add(tuple(pool.case.name for pool in pools))
+    def watch(pool: LivePool, _now_ps: int) -> None:
+        seen[pool.case.name] = (pool.place, pool.num_runs)
 
     result = compare_chosen(choices, places, folder, lambda *done: told.append(done), watch)
     assert told[-1] == (24, 24)
-    assert seen == ({CHOICES.allocators} if block_map else set())
+    assert seen == ({"orca-max": (0, 2), "prefix": (1, 2)} if block_map else {})
     typed = tmp_path / "typed"
     words = [str(places.root / CHOICES.trace), *choices.options(), f"--out={typed}"]
     assert main(["compare", *words, "--jobs=1"]) == 0
@@ -210,10 +208,7 @@ def test_what_a_file_says_is_no_markdown(
     assert list(places.out.iterdir()) == []
 
 
-def test_many_pools_are_watched_in_turns(
-    page: AppTest, places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(comparison_in_step, "MOST_IN_STEP", 2)
+def test_pools_are_watched_one_after_the_other(page: AppTest, places: Places) -> None:
     page.button[0].click().run()
     assert not page.exception
     assert not page.error

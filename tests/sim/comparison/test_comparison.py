@@ -13,13 +13,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from multiprocessing import active_children
-from threading import enumerate as threads
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kvsim.sim.block_map import RecordOptions
-from kvsim.sim.comparison import lockstep as comparison_in_step
 from kvsim.sim.comparison import processes as comparison_processes
 from kvsim.sim.comparison.comparison import Comparison, compare
 from kvsim.sim.comparison.processes import run_in_processes
@@ -32,10 +30,10 @@ from kvsim.traces import bundled_path, read_trace
 from tests.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-    from kvsim.sim.comparison.lockstep import LivePool
+    from kvsim.sim.comparison.runs import LivePool
     from kvsim.sim.scenario.scenario import Scenario
 
 ALL = "orca-max,orca-pow2,orca-oracle,paged,prefix"
@@ -161,46 +159,31 @@ def recorded(
     return json.dumps(found.to_json()), [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
-@pytest.mark.parametrize("most", [2, 8])
-def test_runs_on_one_clock_are_those_of_one_after_the_other(
-    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(comparison_in_step, "MOST_IN_STEP", most)
+def test_who_watches_changes_nothing(tmp_path: Path) -> None:
     done: list[tuple[int, int]] = []
-    clocks: dict[tuple[str, ...], list[int]] = {}
-    apart: list[int] = []
+    clocks: dict[str, list[int]] = {}
 
-    def watch(pools: Sequence[LivePool], now_ps: int) -> None:
-        clocks.setdefault(tuple(pool.case.name for pool in pools), []).append(now_ps)
-        apart.extend(
-            snapshots[-2].time_ps - now_ps
-            for pool in pools
-            if len(snapshots := pool.recording.snapshots) > 1
-        )
+    def watch(pool: LivePool, now_ps: int) -> None:
+        assert pool.recording.snapshots[-1].time_ps <= now_ps
+        clocks.setdefault(pool.case.name, []).append(now_ps)
 
     alone = recorded(tmp_path / "alone", jobs=1)
     assert len(alone[1]) == 3
-    told = recorded(tmp_path / "told", lambda *n: done.append(n), watch=watch)
-    assert told == alone
+    assert recorded(tmp_path / "told", lambda *n: done.append(n), watch=watch) == alone
     assert done == sorted(done)
     assert done[-1] == (60, 60)
-    names = ("orca-max", "paged", "prefix")
-    assert list(clocks) == ([names] if most == 8 else [names[:2], names[2:]])
+    assert list(clocks) == ["orca-max", "paged", "prefix"]
     assert all(times == sorted(times) and times[-1] > S for times in clocks.values())
-    assert max(apart) <= 0, "who is ahead is so by one call, and may be seen as it was before"
 
 
 def test_who_watches_no_more_stops_all_runs(tmp_path: Path) -> None:
-    before = set(threads())
-
-    def watch(pools: Sequence[LivePool], now_ps: int) -> None:
+    def watch(_pool: LivePool, now_ps: int) -> None:
         if now_ps > S // 10:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         recorded(tmp_path / "stopped", watch=watch)
     assert list((tmp_path / "stopped").iterdir()) == []
-    assert not set(threads()) - before
 
 
 def test_all_allocators_get_the_same_bytes() -> None:

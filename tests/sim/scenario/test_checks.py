@@ -10,7 +10,6 @@ import pytest
 from kvsim.cli.text.summary_table import summary_lines
 from kvsim.policies.scheduler_config import KVGroup
 from kvsim.sim.run.run import simulate
-from kvsim.sim.scenario.checks.scenario import check_combination
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces.trace.trace import Trace
@@ -305,7 +304,7 @@ def test_where_room_for_answers_is_not_kept(values: dict[str, object], message: 
     scenario = scenario.with_values(values)
     scenario = replace(scenario, batching=replace(scenario.batching, policy=str(own)))
     with pytest.raises(ValueError, match=message):
-        check_combination(scenario, scenario.engine.kv_groups or (KVGroup(),))
+        set_up(scenario)
 
 
 @pytest.mark.parametrize("session", [None, ["", ""]])
