@@ -278,12 +278,12 @@ WINDOWS = [
     fault(
         "window: hit needs the whole prefix",
         "hybrid_tree_r0",
-        (GroupTables, "find_hit", "if self.window is None:", "if True:"),
+        (GroupTables, "find_hit", "if first.window is None:", "if True:"),
     ),
     fault(
         "retention 0 ignored",
         "hybrid_tree_r0",
-        (GroupTables, "_keeps", "self._retention_interval is None", "True"),
+        (GroupTables, "_keeps", "self.window is None", "True"),
     ),
     fault(
         "no junction",
@@ -293,8 +293,8 @@ WINDOWS = [
     fault(
         "keys shared between groups",
         "hybrid_shared_tight_r0",
-        (GroupTables, "_lookup", "(self._group, ", "(0, "),
-        (GroupTables, "_set_key", "(self._group, sequence.block_key(index,", KEY_OF_GROUP_0),
+        (GroupTables, "_lookup", "(self.number, ", "(0, "),
+        (GroupTables, "_set_key", "(self.number, sequence.block_key(index,", KEY_OF_GROUP_0),
     ),
 ]
 
