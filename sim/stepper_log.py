@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsim.policies.allocators import PagedAllocator
-from kvsim.sim.schedule_listener import ScheduleListener
+from kvsim.sim.schedule_listener import ABORT, ScheduleListener
 from kvsim.sim.schedule_log import ScheduleLog
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ class StepperLog(ScheduleLog, ScheduleListener):
         self._pool: BlockPool | None = None
         self._tables: dict[int, list[int]] = {}
         self._num_evicted = 0
+
+    def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
+        """Note whose client gave up."""
+        self._tables.pop(index, None)
+        if why == ABORT:
+            self.add_abort(index, now_ps)
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         """Write what the call handed out."""

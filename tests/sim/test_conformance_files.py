@@ -25,6 +25,8 @@ def test_options_have_the_defaults_of_the_format() -> None:
     assert engine_options(DEFAULTS) == (config, cost)
     hybrid, _ = engine_options({"layout": "hybrid", "sliding_window": 64})
     assert hybrid.kv_groups == (KVGroup(), KVGroup(64))
+    listed, _ = engine_options({"layout": "hybrid", "groups": [7, None]})
+    assert listed.kv_groups == (KVGroup(7), KVGroup())
     _, free = engine_options({"cost": {"base": 0}})
     assert (free.base_ps, free.per_prefill_token_ps) == (0, 30_000_000)
 
@@ -39,6 +41,9 @@ BAD_OPTIONS = [
     ({"policy": "lifo"}, "option policy is 'lifo'; allowed: fcfs or priority"),
     ({"layout": "mla"}, "option layout is 'mla'; allowed: full or swa or hybrid"),
     ({"layout": "swa"}, "layout 'swa' needs sliding_window"),
+    ({"groups": []}, "option groups is []; allowed: null, or a list of windows in tokens"),
+    ({"groups": [None, 0]}, "option groups is [None, 0]; allowed: null, or a list of windows"),
+    ({"groups": 5}, "option groups is 5; allowed: null, or a list of windows in tokens"),
     ({"sliding_window": 0}, "option sliding_window is 0; allowed: a whole number from 1 or null"),
     ({"cost": 5}, "option cost is 5; allowed: an object of integer ns"),
     ({"cost": {"base": -1}}, "option base is -1; allowed: a whole number from 0"),

@@ -24,6 +24,7 @@ from kvsim.policies.sequence import Sequence
 from kvsim.sim.conformance import Verdict, replay
 from kvsim.sim.flights import Flights
 from kvsim.sim.requests import Requests
+from kvsim.sim.session_driver import SessionDriver
 from kvsim.sim.stepper import Stepper
 
 if TYPE_CHECKING:
@@ -298,6 +299,54 @@ WINDOWS = [
     ),
 ]
 
+GROUPS = [
+    fault(
+        "retention above 0 acts as 0",
+        "x60038",
+        (GroupTables, "_keeps", "if interval and", "if False and"),
+    ),
+    fault(
+        "window of one token needs a block",
+        "x62031",
+        (GroupTables, "__init__", "-(-(window - 1) // block_size)", "-(-window // block_size)"),
+    ),
+    fault(
+        "groups looked up in the engine's order",
+        "min_x63029",
+        (
+            PagedAllocator,
+            "find_hit",
+            "in self._looked_up:",
+            "in sorted(self._looked_up, key=lambda alike: alike[0].number):",
+        ),
+    ),
+    fault(
+        "groups give up blocks full attention first",
+        "min_x63029",
+        (
+            PagedAllocator,
+            "release",
+            "in self.groups:",
+            "in sorted(self.groups, key=lambda group: group.window is not None):",
+        ),
+    ),
+    fault(
+        "a single group has a junction",
+        "min_x61057",
+        (
+            PagedAllocator,
+            "find_hit",
+            "length, longest = (sequence.known - 1) // self._block_size, 0",
+            "length = longest = (sequence.known - 1) // self._block_size",
+        ),
+    ),
+    fault(
+        "who gave up gets the results of the step",
+        "x65024",
+        (SessionDriver, "_boundary", "self._tell_aborts(now_ps)", "pass"),
+    ),
+]
+
 ASYNC = [
     fault(
         "one batch in flight",
@@ -428,7 +477,7 @@ ASYNC = [
     ),
 ]
 
-FAULTS = sorted([*CACHE, *SCHEDULING, *WINDOWS, *ASYNC], key=lambda row: row.scenario)
+FAULTS = sorted([*CACHE, *SCHEDULING, *WINDOWS, *GROUPS, *ASYNC], key=lambda row: row.scenario)
 
 
 @pytest.fixture(scope="module")
