@@ -125,11 +125,7 @@ def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCos
     for name, value in cost.items():
         _check(name, value, DEFAULTS["cost"])
     groups = _kv_groups(options)
-    if not options["enable_chunked_prefill"] and (
-        options["max_num_batched_tokens"] < options["max_model_len"]
-    ):
-        msg = "without chunked prefill max_num_batched_tokens must be >= max_model_len"
-        raise ValueError(msg)
+    _check_engine_starts(options, groups)
     rules = {name: value for name, value in options.items() if name not in _NOT_RULES}
     config = SchedulerConfig(**rules, kv_groups=groups)
     return config, LinearCost(
@@ -153,6 +149,29 @@ def _kv_groups(options: Mapping[str, Any]) -> tuple[KVGroup, ...]:
         "swa": (KVGroup(window),),
         "hybrid": (KVGroup(), KVGroup(window)),
     }[options["layout"]]
+
+
+def _check_engine_starts(options: Mapping[str, Any], groups: tuple[KVGroup, ...]) -> None:
+    """Refuse options that contradict each other, as the engine does when it starts."""
+    budget, model_len = options["max_num_batched_tokens"], options["max_model_len"]
+    seats, threshold = options["max_num_seqs"], options["long_prefill_token_threshold"]
+    interval, block_size = options["prefix_cache_retention_interval"], options["block_size"]
+    msg = None
+    if not options["enable_chunked_prefill"] and budget < model_len:
+        msg = "without chunked prefill max_num_batched_tokens must be >= max_model_len"
+    elif budget < seats:
+        msg = f"max_num_batched_tokens (={budget}) must be at least max_num_seqs (={seats})"
+    elif threshold > model_len:
+        msg = f"long_prefill_token_threshold (={threshold}) is above max_model_len (={model_len})"
+    elif interval and all(group.sliding_window is None for group in groups):
+        msg = f"prefix_cache_retention_interval (={interval}) needs a group with a window"
+    elif interval and interval % block_size:
+        msg = (
+            f"prefix_cache_retention_interval (={interval}) must be a multiple of block_size "
+            f"(={block_size})"
+        )
+    if msg is not None:
+        raise ValueError(msg)
 
 
 def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
@@ -179,8 +198,8 @@ def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
         allowed = " or ".join(_CHOICES[name])
         fits = value in _CHOICES[name]
     elif isinstance(default, float):
-        allowed = "a number from 0 to 1"
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+        allowed = "a number from 0 up to, but not, 1"
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
     if not fits:
         msg = f"option {name} is {value!r}; allowed: {allowed}"
         raise ValueError(msg)
