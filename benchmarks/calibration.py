@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.calibration_design import from_design
 from kvsim.calibrate import blocks
-from kvsim.calibrate.design import from_design
 from kvsim.calibrate.hold_out import hold_out_of, predict_unseen
 from kvsim.calibrate.loads import decode_pieces
 from kvsim.calibrate.points import Points

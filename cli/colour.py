@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BOLD: Final = "1"
-DIM: Final = "2"
 GREEN: Final = "32"
 YELLOW: Final = "33"
 RED: Final = "31"

@@ -17,7 +17,7 @@ import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from kvsim.cli import (
     calibrate,
@@ -38,13 +38,6 @@ from kvsim.cli.colour import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-
-class Command(Protocol):
-    """A module of this folder that holds one command."""
-
-    def add_parser(self, commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-        """Declare the command and its handler."""
 
 
 COMMANDS: Final = (

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from kvsim.policies.batching import BATCHING
+from kvsim.policies.batching import BATCHING as POLICIES
+from kvsim.sim.checks import Check, has_windows
 from kvsim.sim.policy_tables import Batching
-from kvsim.sim.scenario_keys import name_of
 
 if TYPE_CHECKING:
-    from kvsim.policies.scheduler_config import KVGroup
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.checks import Checks
     from kvsim.sim.scenario import Scenario
 
 WITHOUT_BUDGET: Final = ("iteration-level", "static")
@@ -37,57 +37,6 @@ _KEYS: Final = {
 _WHOLE_PROMPTS: Final = ("iteration-level", "static", "token-budget")
 
 
-def check_batching(scenario: Scenario, groups: tuple[KVGroup, ...], *, is_async: bool) -> None:
-    """Refuse keys that contradict the batching; ``groups``: the model's KV.
-
-    Raises
-    ------
-    ValueError
-        With the two keys that contradict each other.
-    """
-    engine, batching = scenario.engine, scenario.batching
-    name = batching.policy
-    policy = f"batching.policy = {name!r}"
-    if name in WITHOUT_BUDGET and engine.max_num_batched_tokens is not None:
-        raise ValueError(
-            f"{policy} has no token budget: engine.max_num_batched_tokens "
-            f"(={engine.max_num_batched_tokens}) belongs to another policy"
-        )
-    if name in _WHOLE_PROMPTS and batching.long_prefill_token_threshold > 0:
-        raise ValueError(
-            f"{policy} has no chunks: batching.long_prefill_token_threshold "
-            f"(={batching.long_prefill_token_threshold}) belongs to another policy"
-        )
-    if name in _WAITS_FOR_RESULTS and is_async:
-        raise ValueError(
-            f"{policy} waits for the results of a step before it composes the next: set "
-            "engine.async_scheduling = false"
-        )
-    budget, block_size = engine.max_num_batched_tokens, engine.block_size or 1
-    if name == "no-evict" and budget is not None and budget < block_size:
-        raise ValueError(
-            f"{policy} cuts prompts to whole blocks: engine.max_num_batched_tokens (={budget}) "
-            f"must be at least engine.block_size (={block_size})"
-        )
-    if name in _COUNTS_BLOCKS and scenario.allocator.kind == "contiguous":
-        raise ValueError(
-            f"{policy} counts free blocks: allocator.kind = 'contiguous' has none, choose 'paged'"
-        )
-    if name in _RESERVES and (len(groups) > 1 or groups[0].sliding_window is not None):
-        raise ValueError(
-            f"{policy} counts memory for full attention in all layers; this model has windows or "
-            "several KV groups"
-        )
-    if name == "static" and scenario.allocator.prefix == "hash":
-        raise ValueError(f"{policy} shares no prefixes: allocator.prefix cannot be 'hash'")
-    by_ratio = name == "prefill-first" and batching.prefill_rule == "new-token-ratio"
-    if by_ratio and not engine.enable_chunked_prefill:
-        raise ValueError(
-            f"{policy} with batching.prefill_rule = 'new-token-ratio' cuts prompts: "
-            "engine.enable_chunked_prefill cannot be false"
-        )
-
-
 def cuts_prompts(scenario: Scenario) -> bool:
     """Whether prompts may be computed in chunks: the policy's rule, else the engine's switch."""
     batching = scenario.batching
@@ -96,25 +45,122 @@ def cuts_prompts(scenario: Scenario) -> bool:
     return scenario.engine.enable_chunked_prefill and batching.policy != "token-budget"
 
 
-def batching_keys_set_aside(scenario: Scenario) -> list[str]:
-    """Sentences on switches that the policy cannot follow, and on keys of other built-in policies.
+def _policy(scenario: Scenario) -> str:
+    return f"batching.policy = {scenario.batching.policy!r}"
 
-    Strangers may read all keys.
-    """
-    batching, default = scenario.batching, Batching()
-    if batching.policy not in BATCHING.builtins:
-        return []
-    policy = f"batching.policy = {batching.policy!r}"
-    notes = []
-    if scenario.engine.enable_chunked_prefill and not cuts_prompts(scenario):
-        notes.append(f"{policy} keeps prompts whole: engine.enable_chunked_prefill is unused")
-    paged = scenario.allocator.kind == "paged"
-    if batching.policy == "static" and paged and scenario.engine.enable_prefix_caching:
-        notes.append(f"{policy} shares no prefixes: engine.enable_prefix_caching is unused")
-    return notes + [
-        f"batching.{name_of(item)} belongs to batching.policy = {_KEYS[item.name]!r}: unused"
-        for item in fields(batching)
-        if item.name in _KEYS
-        and _KEYS[item.name] != batching.policy
-        and getattr(batching, item.name) != getattr(default, item.name)
-    ]
+
+def _cuts_by_ratio(scenario: Scenario) -> bool:
+    batching = scenario.batching
+    return batching.policy == "prefill-first" and batching.prefill_rule == "new-token-ratio"
+
+
+def _unless_read(key: str) -> Check[Scenario, SchedulerConfig]:
+    """Row of a key of one policy that is changed under another built-in one."""
+    return Check(
+        "batching",
+        lambda s, _: (
+            s.batching.policy in POLICIES.builtins
+            and s.batching.policy != _KEYS[key]
+            and getattr(s.batching, key) != getattr(Batching(), key)
+        ),
+        lambda _s, _: f"batching.{key} belongs to batching.policy = {_KEYS[key]!r}: unused",
+    )
+
+
+BATCHING: Final[Checks] = (
+    Check(
+        "batching engine",
+        lambda s, _: (
+            s.batching.policy in WITHOUT_BUDGET and s.engine.max_num_batched_tokens is not None
+        ),
+        lambda s, _: (
+            f"{_policy(s)} has no token budget: engine.max_num_batched_tokens "
+            f"(={s.engine.max_num_batched_tokens}) belongs to another policy"
+        ),
+    ),
+    Check(
+        "batching",
+        lambda s, _: (
+            s.batching.policy in _WHOLE_PROMPTS and s.batching.long_prefill_token_threshold > 0
+        ),
+        lambda s, _: (
+            f"{_policy(s)} has no chunks: batching.long_prefill_token_threshold "
+            f"(={s.batching.long_prefill_token_threshold}) belongs to another policy"
+        ),
+    ),
+    Check(
+        "batching engine",
+        lambda s, c: s.batching.policy in _WAITS_FOR_RESULTS and c.async_scheduling,
+        lambda s, _: (
+            f"{_policy(s)} waits for the results of a step before it composes the next: set "
+            "engine.async_scheduling = false"
+        ),
+    ),
+    Check(
+        "batching engine",
+        lambda s, _: (
+            s.batching.policy == "no-evict"
+            and s.engine.max_num_batched_tokens is not None
+            and s.engine.max_num_batched_tokens < (s.engine.block_size or 1)
+        ),
+        lambda s, _: (
+            f"{_policy(s)} cuts prompts to whole blocks: engine.max_num_batched_tokens "
+            f"(={s.engine.max_num_batched_tokens}) must be at least engine.block_size "
+            f"(={s.engine.block_size})"
+        ),
+    ),
+    Check(
+        "batching allocator",
+        lambda s, _: s.batching.policy in _COUNTS_BLOCKS and s.allocator.kind == "contiguous",
+        lambda s, _: (
+            f"{_policy(s)} counts free blocks: allocator.kind = 'contiguous' has none, choose "
+            "'paged'"
+        ),
+    ),
+    Check(
+        "batching",
+        lambda s, c: s.batching.policy in _RESERVES and has_windows(c),
+        lambda s, _: (
+            f"{_policy(s)} counts memory for full attention in all layers; this model has windows "
+            "or several KV groups"
+        ),
+    ),
+    Check(
+        "batching allocator",
+        lambda s, _: s.batching.policy == "static" and s.allocator.prefix == "hash",
+        lambda s, _: f"{_policy(s)} shares no prefixes: allocator.prefix cannot be 'hash'",
+    ),
+    Check(
+        "batching engine",
+        lambda s, _: _cuts_by_ratio(s) and not s.engine.enable_chunked_prefill,
+        lambda s, _: (
+            f"{_policy(s)} with batching.prefill_rule = 'new-token-ratio' cuts prompts: "
+            "engine.enable_chunked_prefill cannot be false"
+        ),
+    ),
+)
+
+BATCHING_UNUSED: Final[Checks] = (
+    Check(
+        "batching engine",
+        lambda s, _: (
+            s.batching.policy in POLICIES.builtins
+            and s.engine.enable_chunked_prefill
+            and not cuts_prompts(s)
+        ),
+        lambda s, _: f"{_policy(s)} keeps prompts whole: engine.enable_chunked_prefill is unused",
+    ),
+    Check(
+        "batching engine allocator",
+        lambda s, _: (
+            s.batching.policy == "static"
+            and s.allocator.kind == "paged"
+            and s.engine.enable_prefix_caching
+        ),
+        lambda s, _: f"{_policy(s)} shares no prefixes: engine.enable_prefix_caching is unused",
+    ),
+    *(_unless_read(key) for key in _KEYS),
+)
+"""Switches that a built-in policy cannot follow, and keys of others; policies from plug-ins may
+read all keys.
+"""

@@ -18,6 +18,7 @@ _new: Final = tuple.__new__  # a named tuple's own constructor takes twice as lo
 class StepTime(NamedTuple):
     """Duration of a step, and what it goes into (see :mod:`kvsim.sim.step_parts`).
 
+    What the parts leave of the duration is attention of decodes.
     ``inside`` tells whether the step lies inside the measured range of the cost source.
     ``overhead_ps`` is what lies beside the device's work: a synchronous engine's host part, of an
     asynchronous one's as much as the device does not hide.
@@ -28,11 +29,6 @@ class StepTime(NamedTuple):
     weights_ps: int
     prefill_ps: int
     overhead_ps: int
-
-    @property
-    def kv_ps(self) -> int:
-        """Attention of decodes: what the other parts leave."""
-        return self.duration_ps - self.weights_ps - self.prefill_ps - self.overhead_ps
 
     def with_overhead(self, duration_ps: int) -> StepTime:
         """Return the time of a step that lasts ``duration_ps``, the rest of it overhead."""

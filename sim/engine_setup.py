@@ -14,7 +14,7 @@ from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.eviction import uses_oracle
 from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.retention import scores_of
-from kvsim.sim.batching_checks import batching_keys_set_aside
+from kvsim.sim.checks import refuse, sentences
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.cost_sources import (
     build_cost,
@@ -34,9 +34,9 @@ from kvsim.sim.pool import plan
 from kvsim.sim.preset import check_known_to_engine
 from kvsim.sim.profile import layout_name
 from kvsim.sim.profile_cost import ProfileCost
-from kvsim.sim.retention_checks import retention_keys_set_aside, retention_notes
+from kvsim.sim.retention_checks import retention_notes
 from kvsim.sim.retention_cost import reads_kept
-from kvsim.sim.scenario_checks import check_copy_cost, check_reservation, keys_set_aside
+from kvsim.sim.scenario_checks import COST, UNUSED
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
@@ -100,7 +100,6 @@ def set_up(scenario: Scenario) -> EngineSetup:
         num_host_blocks=scenario.preemption.swap_space_bytes // pool.block_bytes if swaps else 0,
         num_kv_heads=model.groups[0].kv_heads_per_rank(scenario.engine.tensor_parallel_size),
     )
-    check_reservation(config)
     scores = scores_of(config)
     shape = PoolShape(
         num_blocks=pool.num_blocks,
@@ -115,9 +114,7 @@ def set_up(scenario: Scenario) -> EngineSetup:
         cost = reads_kept(cost, config)
     link = host_link(scenario, hardware, pool) if swaps else None
     notes = (
-        *keys_set_aside(scenario),
-        *batching_keys_set_aside(scenario),
-        *retention_keys_set_aside(scenario),
+        *sentences(UNUSED, scenario, config),
         *retention_notes(scenario, config, scores, model.num_layers),
         *_notes(config, model, pool),
     )
@@ -215,19 +212,8 @@ def _cost(
     scenario: Scenario, model: ModelSpec, hardware: HardwareSpec, config: SchedulerConfig
 ) -> StepCost:
     cost = scenario.cost
-    by_hand = {
-        "base": cost.base_ps,
-        "per_prefill_token": cost.per_prefill_token_ps,
-        "per_decode_seq": cost.per_decode_seq_ps,
-        "per_context_token": cost.per_context_token_ps,
-        "per_copied_token": cost.per_copied_token_ps,
-    }
+    refuse(COST, scenario, config)
     if cost.source == "linear":
-        if not any(by_hand.values()):
-            raise ValueError("cost.source = 'linear' needs cost.base or another term above 0")
-        check_copy_cost(scenario)
-        if cost.attention_factor == "own":
-            raise ValueError("cost.attention_factor = 'own' needs a profile, not source 'linear'")
         return LinearCost(
             base_ps=cost.base_ps or 0,
             per_prefill_token_ps=cost.per_prefill_token_ps or 0,
@@ -235,9 +221,6 @@ def _cost(
             per_context_token_ps=cost.per_context_token_ps or 0,
             per_copied_token_ps=cost.per_copied_token_ps or 0,
         )
-    for name, value in by_hand.items():
-        if value is not None:
-            raise ValueError(f"cost.{name} belongs to cost.source = 'linear', not {cost.source!r}")
     return build_cost(
         cost.source,
         model,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.sim.checks import Check, has_windows
 from kvsim.sim.policy_tables import Retention
 from kvsim.sim.scenario_keys import name_of
 
 if TYPE_CHECKING:
     from kvsim.policies.retention import AttentionScores
-    from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.checks import Checks
     from kvsim.sim.scenario import Scenario
 
 _BATCHINGS: Final = ("mixed-running-first", "iteration-level")
@@ -26,108 +28,167 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
 """Which kinds read a key."""
 
 
-def check_retention(scenario: Scenario, groups: tuple[KVGroup, ...], *, caches: bool) -> None:
-    """Refuse what nobody says how to combine with dropping; ``groups``: the model's KV.
-
-    Raises
-    ------
-    ValueError
-        With the two keys that contradict each other.
-    """
-    table = scenario.retention
-    if table.kind == "model":
-        return
-    retention = f"retention.kind = {table.kind!r}"
-    budget_and_recent(table)
-    if scenario.allocator.kind != "paged" or scenario.allocator.prefix == "radix":
-        raise ValueError(
-            f"{retention} drops tokens from block tables: it needs allocator.kind = 'paged', with "
-            "allocator.prefix = 'hash', 'none' or 'auto'"
-        )
-    if len(groups) > 1 or groups[0].sliding_window is not None:
-        raise ValueError(
-            f"{retention} says what full attention keeps; this model has windows or several KV "
-            "groups: choose retention.kind = 'model'"
-        )
-    if scenario.batching.policy not in _BATCHINGS:
-        raise ValueError(
-            f"batching.policy = {scenario.batching.policy!r} counts memory for all tokens, "
-            f"{retention} drops some: choose {' or '.join(map(repr, _BATCHINGS))}"
-        )
-    if scenario.allocator.samples == "group":
-        raise ValueError(
-            f"allocator.samples = 'group' shares blocks of whole contexts, {retention} drops "
-            "tokens from them: set allocator.samples = 'requests'"
-        )
-    if scenario.batching.reserve_predicted_output:
-        raise ValueError(
-            f"batching.reserve_predicted_output counts memory for all tokens, {retention} drops "
-            "some: set it to false"
-        )
-    if scenario.preemption.mode != "recompute":
-        raise ValueError(
-            f"{retention} leaves gaps in block tables, which preemption.mode = "
-            f"{scenario.preemption.mode!r} does not copy: choose 'recompute'"
-        )
-    if caches and scenario.eviction.capacity == float("inf"):
-        raise ValueError(
-            f"eviction.capacity = inf brings back what full attention needs, {retention} needs less"
-            ": give a number of blocks, or 'none'"
-        )
+def budget_of(table: Retention) -> int | None:
+    """Tokens that are kept in all; ``None`` where no key says it."""
+    if table.kind == "sinks-recent" and table.budget is None and table.recent is not None:
+        return table.sinks + table.recent
+    return table.budget
 
 
 def budget_and_recent(table: Retention) -> tuple[int, int]:
-    """Tokens that are kept in all, and how many of them are the last ones.
-
-    Raises
-    ------
-    ValueError
-        Where keys are missing or contradict each other.
-    """
-    kind, recent, budget = table.kind, table.recent, table.budget
-    if kind == "sinks-recent" and budget is None and recent is not None:
-        budget = table.sinks + recent
-    if budget is None:
-        either = " or retention.recent" if kind == "sinks-recent" else ""
-        raise ValueError(f"retention.kind = {kind!r} needs retention.budget{either}, in tokens")
-    if kind == "fifo":
+    """Tokens that are kept in all, and how many of them are the last ones, of keys that agree."""
+    budget = budget_of(table)
+    if table.kind == "model" or budget is None:
+        return 1, 1
+    if table.kind == "fifo":
         return budget, budget
-    if kind == "sinks-recent":
-        if budget <= table.sinks:
-            raise ValueError(
-                f"retention.budget (={budget}) must be more than retention.sinks "
-                f"(={table.sinks}): the token being computed is kept, too"
-            )
-        if recent not in (None, budget - table.sinks):
-            raise ValueError(
-                f"retention.sinks (={table.sinks}) and retention.recent (={recent}) are not the "
-                f"retention.budget (={budget}): leave one out"
-            )
+    if table.kind == "sinks-recent":
         return budget, budget - table.sinks
-    recent = max(1, budget // 2) if recent is None else recent
-    if recent > budget:
-        raise ValueError(
-            f"retention.recent (={recent}) is part of retention.budget (={budget}): lower it"
-        )
-    return budget, recent
+    return budget, max(1, budget // 2) if table.recent is None else table.recent
 
 
-def retention_keys_set_aside(scenario: Scenario) -> list[str]:
-    """Sentences on keys that the kind does not read."""
-    table, default = scenario.retention, Retention()
-    notes = [
-        f"retention.kind = {table.kind!r}: retention.{name_of(Retention.__dataclass_fields__[key])}"
-        " is unused"
-        for key, kinds in _KEYS.items()
-        if table.kind not in kinds and getattr(table, key) != getattr(default, key)
-    ]
-    if table.kind == "heavy-hitters" and table.scores is not None:
-        notes += [
-            f"retention.scores has one score a layer: retention.{key} is unused"
-            for key in ("heads", "head_agreement")
-            if getattr(table, key) != getattr(default, key)
-        ]
-    return notes
+def _kind(scenario: Scenario) -> str:
+    return f"retention.kind = {scenario.retention.kind!r}"
+
+
+def _drops(scenario: Scenario) -> bool:
+    return scenario.retention.kind != "model"
+
+
+def _sinks_leave(table: Retention) -> int:
+    """Tokens of the budget of ``sinks-recent`` that are not sinks."""
+    return (budget_of(table) or 0) - table.sinks
+
+
+def _changed(table: Retention, key: str) -> bool:
+    return bool(getattr(table, key) != getattr(Retention(), key))
+
+
+def _unless_read(key: str) -> Check[Scenario, SchedulerConfig]:
+    """Row of a key that the kind does not read."""
+    name = name_of(Retention.__dataclass_fields__[key])
+    return Check(
+        "retention",
+        lambda s, _: s.retention.kind not in _KEYS[key] and _changed(s.retention, key),
+        lambda s, _: f"{_kind(s)}: retention.{name} is unused",
+    )
+
+
+def _unless_drawn(key: str) -> Check[Scenario, SchedulerConfig]:
+    """Row of a key about heads, of which a file of scores has none."""
+    return Check(
+        "retention",
+        lambda s, _: (
+            s.retention.kind == "heavy-hitters"
+            and s.retention.scores is not None
+            and _changed(s.retention, key)
+        ),
+        lambda _s, _: f"retention.scores has one score a layer: retention.{key} is unused",
+    )
+
+
+RETENTION: Final[Checks] = (
+    Check(
+        "retention",
+        lambda s, _: _drops(s) and budget_of(s.retention) is None,
+        lambda s, _: (
+            f"{_kind(s)} needs retention.budget"
+            f"{' or retention.recent' if s.retention.kind == 'sinks-recent' else ''}, in tokens"
+        ),
+    ),
+    Check(
+        "retention",
+        lambda s, _: s.retention.kind == "sinks-recent" and _sinks_leave(s.retention) <= 0,
+        lambda s, _: (
+            f"retention.budget (={budget_of(s.retention)}) must be more than retention.sinks "
+            f"(={s.retention.sinks}): the token being computed is kept, too"
+        ),
+    ),
+    Check(
+        "retention",
+        lambda s, _: (
+            s.retention.kind == "sinks-recent"
+            and s.retention.recent not in {None, _sinks_leave(s.retention)}
+        ),
+        lambda s, _: (
+            f"retention.sinks (={s.retention.sinks}) and retention.recent "
+            f"(={s.retention.recent}) are not the retention.budget (={s.retention.budget}): leave "
+            "one out"
+        ),
+    ),
+    Check(
+        "retention",
+        lambda s, _: (
+            s.retention.kind == "heavy-hitters"
+            and (s.retention.recent or 0) > (s.retention.budget or 0)
+        ),
+        lambda s, _: (
+            f"retention.recent (={s.retention.recent}) is part of retention.budget "
+            f"(={s.retention.budget}): lower it"
+        ),
+    ),
+    Check(
+        "retention allocator",
+        lambda s, _: _drops(s) and (s.allocator.kind != "paged" or s.allocator.prefix == "radix"),
+        lambda s, _: (
+            f"{_kind(s)} drops tokens from block tables: it needs allocator.kind = 'paged', with "
+            "allocator.prefix = 'hash', 'none' or 'auto'"
+        ),
+    ),
+    Check(
+        "retention",
+        lambda s, c: _drops(s) and has_windows(c),
+        lambda s, _: (
+            f"{_kind(s)} says what full attention keeps; this model has windows or several KV "
+            "groups: choose retention.kind = 'model'"
+        ),
+    ),
+    Check(
+        "retention batching",
+        lambda s, _: _drops(s) and s.batching.policy not in _BATCHINGS,
+        lambda s, _: (
+            f"batching.policy = {s.batching.policy!r} counts memory for all tokens, {_kind(s)} "
+            f"drops some: choose {' or '.join(map(repr, _BATCHINGS))}"
+        ),
+    ),
+    Check(
+        "retention allocator",
+        lambda s, _: _drops(s) and s.allocator.samples == "group",
+        lambda s, _: (
+            f"allocator.samples = 'group' shares blocks of whole contexts, {_kind(s)} drops tokens "
+            "from them: set allocator.samples = 'requests'"
+        ),
+    ),
+    Check(
+        "retention batching",
+        lambda s, _: _drops(s) and s.batching.reserve_predicted_output,
+        lambda s, _: (
+            f"batching.reserve_predicted_output counts memory for all tokens, {_kind(s)} drops "
+            "some: set it to false"
+        ),
+    ),
+    Check(
+        "retention preemption",
+        lambda s, _: _drops(s) and s.preemption.mode != "recompute",
+        lambda s, _: (
+            f"{_kind(s)} leaves gaps in block tables, which preemption.mode = "
+            f"{s.preemption.mode!r} does not copy: choose 'recompute'"
+        ),
+    ),
+    Check(
+        "retention eviction",
+        lambda s, c: _drops(s) and c.enable_prefix_caching and s.eviction.capacity == float("inf"),
+        lambda s, _: (
+            f"eviction.capacity = inf brings back what full attention needs, {_kind(s)} needs less"
+            ": give a number of blocks, or 'none'"
+        ),
+    ),
+)
+
+RETENTION_UNUSED: Final[Checks] = (
+    *(_unless_read(key) for key in _KEYS),
+    *(_unless_drawn(key) for key in ("heads", "head_agreement")),
+)
 
 
 def retention_notes(

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.sim.checks import refuse
 from kvsim.sim.engine_setup import EngineSetup, set_up
 from kvsim.sim.metrics import Summary, summarise_run
 from kvsim.sim.preset import verification
 from kvsim.sim.run_arguments import check_run_arguments, check_watchers
 from kvsim.sim.run_notes import run_notes
 from kvsim.sim.run_tables import request_table, series_table
-from kvsim.sim.sample_checks import check_samples
+from kvsim.sim.sample_checks import TRACE, Replayed
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario_loader import load_scenario
-from kvsim.sim.users import check_users
 from kvsim.traces.arguments import check_path
 from kvsim.traces.counted import counted
 from kvsim.traces.rate_scale import parse_rate_scale, scale_rate
@@ -211,7 +211,6 @@ def simulate(
     if isinstance(trace, (str, Path)):
         trace = read_trace(Path(trace), need_times=num_users is None)
     check_usable(trace, need_times=num_users is None)
-    check_users(setup.config, trace)
     if timeout is not None:
         trace = with_timeout(trace, timeout)
     scale = parse_rate_scale(str(rate_scale))
@@ -225,7 +224,8 @@ def simulate(
         think=None if think_time is None else ThinkRule.parse(think_time),
         rng=np.random.default_rng(seed),
     )
-    check_samples(setup.config, trace, closed=loop is not None or num_users is not None)
+    closed_loop = loop is not None or num_users is not None
+    refuse(TRACE, scenario, Replayed(trace, setup.config, closed_loop))
     engine = engine_run.run(
         trace,
         setup.config,

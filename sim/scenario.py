@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.sim.batching_checks import WHOLE_UP_TO_BUDGET, WITHOUT_BUDGET, check_batching
+from kvsim.sim.batching_checks import WITHOUT_BUDGET
+from kvsim.sim.checks import refuse
 from kvsim.sim.policy_tables import (
     Allocator,
     Batching,
@@ -20,8 +21,7 @@ from kvsim.sim.policy_tables import (
     Queue,
     Retention,
 )
-from kvsim.sim.retention_checks import check_retention
-from kvsim.sim.scenario_checks import check_combination, check_swapping
+from kvsim.sim.scenario_checks import SCENARIO
 from kvsim.sim.scenario_tables import Cost, Engine, Hardware, Memory, Model, Slo
 from kvsim.sim.scheduler_options import with_batching, with_memory, with_order, with_retention
 
@@ -73,22 +73,10 @@ class Scenario:
         return replace_values(self, values)
 
     def prefix_caching(self) -> bool:
-        """Whether prompts share blocks; the two switches must not contradict each other.
-
-        Raises
-        ------
-        ValueError
-            Where ``allocator.prefix`` names an index and ``engine.enable_prefix_caching = false``.
-        """
+        """Whether prompts share blocks."""
         if self.allocator.kind == "contiguous" or self.batching.policy == "static":
             return False
-        switch, prefix = self.engine.enable_prefix_caching, self.allocator.prefix
-        if prefix in {"hash", "radix"} and not switch:
-            raise ValueError(
-                f"allocator.prefix = {prefix!r} contradicts engine.enable_prefix_caching = false: "
-                "set one of them"
-            )
-        return switch and prefix != "none"
+        return self.engine.enable_prefix_caching and self.allocator.prefix != "none"
 
     def scheduler_config(
         self,
@@ -116,19 +104,17 @@ class Scenario:
         engine = self.engine
         model_len = engine.max_model_len or max_model_len
         groups = engine.kv_groups or groups
-        check_combination(self, groups)
         is_async = async_scheduling if engine.async_scheduling is None else engine.async_scheduling
-        check_batching(self, groups, is_async=is_async)
-        check_swapping(self, is_async=is_async)
-        check_retention(self, groups, caches=self.prefix_caching())
-        seats, budget = self._seats_and_budget(max_num_seqs, max_num_batched_tokens, model_len)
+        budget = engine.max_num_batched_tokens or max_num_batched_tokens
+        if self.batching.policy in WITHOUT_BUDGET:  # a budget that never binds
+            budget = model_len * (engine.max_num_seqs or max_num_seqs)
         contiguous = self.allocator.kind == "contiguous"
         config = SchedulerConfig(
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,
             num_host_blocks=num_host_blocks,
             max_num_batched_tokens=budget,
-            max_num_seqs=seats,
+            max_num_seqs=engine.max_num_seqs or min(max_num_seqs, budget),
             max_model_len=model_len,
             enable_prefix_caching=self.prefix_caching(),
             async_scheduling=is_async,
@@ -137,26 +123,6 @@ class Scenario:
         )
         for with_tables in (with_memory, with_batching, with_order):
             config = with_tables(config, self)
-        return with_retention(config, self, num_kv_heads)
-
-    def _seats_and_budget(
-        self, max_num_seqs: int, max_num_batched_tokens: int, model_len: int
-    ) -> tuple[int, int]:
-        """Most requests and most tokens of a step; the arguments stand in for open keys."""
-        engine, policy = self.engine, self.batching.policy
-        budget = engine.max_num_batched_tokens or max_num_batched_tokens
-        if policy in WITHOUT_BUDGET:  # a budget that never binds
-            budget = model_len * (engine.max_num_seqs or max_num_seqs)
-        takes_longest = budget >= model_len or policy in WHOLE_UP_TO_BUDGET
-        if not engine.enable_chunked_prefill and not takes_longest:
-            raise ValueError(
-                f"engine.enable_chunked_prefill = false needs engine.max_num_batched_tokens "
-                f"(={budget}) >= engine.max_model_len (={model_len})"
-            )
-        seats = engine.max_num_seqs or min(max_num_seqs, budget)
-        if seats > budget:
-            raise ValueError(
-                f"engine.max_num_batched_tokens (={budget}) must be at least "
-                f"engine.max_num_seqs (={seats})"
-            )
-        return seats, budget
+        config = with_retention(config, self, num_kv_heads)
+        refuse(SCENARIO, self, config)
+        return config

@@ -1,222 +1,393 @@
-"""Combinations of a scenario's keys that make no sense, each refused by name."""
+"""Keys of memory, queue, preemption, steps and cost that contradict each other or are unused."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.placement import Buddy, make_placement
 from kvsim.policies.allocators.reservation import Max, Predicted
 from kvsim.policies.eviction import needs_names
 from kvsim.policies.predictor import NoPrediction
-from kvsim.policies.predictor.base import require_prediction
+from kvsim.policies.predictor.base import no_prediction
+from kvsim.sim.batching_checks import BATCHING, BATCHING_UNUSED, WHOLE_UP_TO_BUDGET
+from kvsim.sim.checks import Check, has_windows
+from kvsim.sim.retention_checks import RETENTION, RETENTION_UNUSED
 
 if TYPE_CHECKING:
-    from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-    from kvsim.sim.policy_tables import Allocator
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.checks import Checks
     from kvsim.sim.scenario import Scenario
+    from kvsim.sim.scenario_tables import Cost
 
-_CONTIGUOUS = "allocator.kind = 'contiguous'"
-_RADIX = "allocator.prefix = 'radix'"
-_PREDICTED_ROOM = ("mixed-running-first", "iteration-level")
-_BATCHINGS_THAT_PREEMPT = ("mixed-running-first", "iteration-level")
-_BATCHINGS_THAT_SWAP = ("mixed-running-first", "iteration-level")
-
-
-def check_combination(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
-    """Refuse keys that contradict the allocator or the batching; ``groups``: the model's KV.
-
-    Raises
-    ------
-    ValueError
-        With the two keys that contradict each other.
-    """
-    engine, batching = scenario.engine, scenario.batching
-    _check_predictions(scenario, groups)
-    _check_prefix(scenario, groups)
-    if scenario.allocator.kind == "contiguous":
-        _check_contiguous(scenario.allocator, scenario.predictor.kind, batching.policy)
-        if engine.num_gpu_blocks_override is not None:
-            raise ValueError(
-                f"{_CONTIGUOUS} has no blocks: size the pool with engine.kv_memory, not with "
-                "engine.num_gpu_blocks_override"
-            )
-        if batching.watermark > 0:
-            raise ValueError(
-                f"{_CONTIGUOUS} places whole reservations: batching.watermark "
-                f"(={batching.watermark}) counts blocks"
-            )
-        if len(groups) > 1 or groups[0].sliding_window is not None:
-            raise ValueError(
-                f"{_CONTIGUOUS} reserves for full attention in all layers; this model has windows "
-                "or several KV groups"
-            )
-    if scenario.preemption.victim == "most-remaining" and scenario.predictor.kind == "none":
-        raise ValueError(
-            "preemption.victim = 'most-remaining' needs guesses of answer lengths: "
-            "predictor.kind = 'none' gives none, choose another predictor"
-        )
+_CONTIGUOUS: Final = "allocator.kind = 'contiguous'"
+_RADIX: Final = "allocator.prefix = 'radix'"
+_RESERVE: Final = "batching.reserve_predicted_output"
+_BATCHINGS_THAT_PREEMPT: Final = ("mixed-running-first", "iteration-level")
+"""Built-in policies that make running requests give way, bring them back from the host, and keep
+room for predicted answers.
+"""
 
 
-def _check_predictions(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
-    reserve = "batching.reserve_predicted_output"
-    if scenario.predictor.kind == NoPrediction.name:
-        if scenario.queue.policy == "sjf":
-            require_prediction(NoPrediction(), "queue.policy = 'sjf'")
-        if scenario.batching.reserve_predicted_output:
-            require_prediction(NoPrediction(), reserve)
-    if not scenario.batching.reserve_predicted_output:
-        return
-    if scenario.allocator.kind == "contiguous":
-        raise ValueError(
-            f"{_CONTIGUOUS} reserves by allocator.reservation: {reserve} belongs to block tables"
-        )
-    if len(groups) > 1 or groups[0].sliding_window is not None:
-        raise ValueError(
-            f"{reserve} counts for full attention in all layers; this model has windows or several "
-            "KV groups"
-        )
-    if scenario.batching.policy not in _PREDICTED_ROOM:
-        raise ValueError(
-            f"{reserve} is a rule of batching.policy = {' and '.join(map(repr, _PREDICTED_ROOM))}, "
-            f"not of {scenario.batching.policy!r}"
-        )
+def _contiguous(scenario: Scenario) -> bool:
+    return scenario.allocator.kind == "contiguous"
 
 
-def check_swapping(scenario: Scenario, *, is_async: bool) -> None:
-    """Refuse to swap where nobody says what happens.
+def _predicts(scenario: Scenario) -> bool:
+    return scenario.predictor.kind != NoPrediction.name
 
-    Raises
-    ------
-    ValueError
-        With the key that does not go with ``preemption.mode``.
-    """
-    mode = scenario.preemption.mode
-    if mode == "recompute":
-        return
-    if scenario.allocator.kind != "paged":
-        raise ValueError(
-            f"preemption.mode = {mode!r} copies blocks to the host: allocator.kind = "
-            f"{scenario.allocator.kind!r} cannot, only 'paged' can"
-        )
-    if scenario.allocator.prefix == "radix":
-        raise ValueError(f"preemption.mode = {mode!r} copies blocks found by hash, not {_RADIX}")
+
+def _predicted_reservation(scenario: Scenario) -> bool:
+    return _contiguous(scenario) and scenario.allocator.reservation == Predicted.name
+
+
+def _mode(scenario: Scenario) -> str:
+    return f"preemption.mode = {scenario.preemption.mode!r}"
+
+
+def _swaps(scenario: Scenario) -> bool:
+    return scenario.preemption.mode != "recompute"
+
+
+def _batching_brings_back(scenario: Scenario) -> bool:
     batching = scenario.batching
-    swaps = batching.policy in _BATCHINGS_THAT_SWAP
     if batching.policy == "prefill-first":
-        swaps = batching.prefill_rule == "watermark"
-    if not swaps:
-        raise ValueError(
-            f"preemption.mode = {mode!r}: batching.policy = {batching.policy!r} brings nobody back "
-            f"from the host, {', '.join(_BATCHINGS_THAT_SWAP)} and 'prefill-first' with "
-            "batching.prefill_rule = 'watermark' do"
-        )
-    if is_async:
-        raise ValueError(
-            f"preemption.mode = {mode!r} is not defined with a step in flight: set "
-            "engine.async_scheduling = false"
-        )
+        return batching.prefill_rule == "watermark"
+    return batching.policy in _BATCHINGS_THAT_PREEMPT
 
 
-def _check_contiguous(allocator: Allocator, predictor: str, batching: str) -> None:
-    """Refuse what a reservation or a placement cannot do."""
-    if allocator.reservation == Predicted.name and predictor == NoPrediction.name:
-        require_prediction(NoPrediction(), "allocator.reservation = 'predicted'")
-    if allocator.reservation == Predicted.name and batching not in _BATCHINGS_THAT_PREEMPT:
-        raise ValueError(
-            f"allocator.reservation = 'predicted' may be outgrown: batching.policy = {batching!r} "
-            f"makes nobody give way, {' and '.join(_BATCHINGS_THAT_PREEMPT)} do"
-        )
-    if allocator.compaction != "none" and allocator.placement == Buddy.name:
-        raise ValueError(
-            f"allocator.compaction = {allocator.compaction!r} slides runs together, but buddies "
+def _longest(scenario: Scenario, config: SchedulerConfig) -> tuple[int, int]:
+    """Slots that a reservation of the model length takes, and the largest hole of the pool."""
+    placement = make_placement(scenario.allocator.placement, config.usable_blocks)
+    return placement.rounded(config.max_model_len), placement.largest_hole()
+
+
+_PREDICTIONS: Final[Checks] = (
+    Check(
+        "queue predictor",
+        lambda s, _: not _predicts(s) and s.queue.policy == "sjf",
+        lambda _s, _: no_prediction("queue.policy = 'sjf'"),
+    ),
+    Check(
+        "batching predictor",
+        lambda s, _: not _predicts(s) and s.batching.reserve_predicted_output,
+        lambda _s, _: no_prediction(_RESERVE),
+    ),
+    Check(
+        "batching allocator",
+        lambda s, _: s.batching.reserve_predicted_output and _contiguous(s),
+        lambda _s, _: (
+            f"{_CONTIGUOUS} reserves by allocator.reservation: {_RESERVE} belongs to block tables"
+        ),
+    ),
+    Check(
+        "batching",
+        lambda s, c: s.batching.reserve_predicted_output and has_windows(c),
+        lambda _s, _: (
+            f"{_RESERVE} counts for full attention in all layers; this model has windows or "
+            "several KV groups"
+        ),
+    ),
+    Check(
+        "batching",
+        lambda s, _: (
+            s.batching.reserve_predicted_output and s.batching.policy not in _BATCHINGS_THAT_PREEMPT
+        ),
+        lambda s, _: (
+            f"{_RESERVE} is a rule of batching.policy = "
+            f"{' and '.join(map(repr, _BATCHINGS_THAT_PREEMPT))}, not of {s.batching.policy!r}"
+        ),
+    ),
+)
+
+_PREFIX: Final[Checks] = (
+    Check(
+        "allocator",
+        lambda s, _: _contiguous(s) and s.allocator.prefix in {"hash", "radix"},
+        lambda s, _: (
+            f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be {s.allocator.prefix!r}"
+        ),
+    ),
+    Check(
+        "allocator",
+        lambda s, _: s.allocator.prefix == "radix" and s.allocator.kind != "paged",
+        lambda s, _: f"{_RADIX} belongs to allocator.kind = 'paged', not {s.allocator.kind!r}",
+    ),
+    Check(
+        "allocator",
+        lambda s, c: s.allocator.prefix == "radix" and has_windows(c),
+        lambda _s, _: (
+            f"{_RADIX} keeps full attention in all layers; this model has windows or several "
+            "KV groups"
+        ),
+    ),
+    Check(
+        "allocator eviction",
+        lambda s, _: s.allocator.prefix == "radix" and needs_names(s.eviction.policy),
+        lambda s, _: (
+            f"eviction.policy = {s.eviction.policy!r} remembers blocks by name, which the nodes of "
+            f"{_RADIX} do not have"
+        ),
+    ),
+    Check(
+        "allocator eviction",
+        lambda s, _: s.allocator.prefix == "radix" and s.eviction.capacity is not None,
+        lambda s, _: (
+            f"eviction.capacity (={s.eviction.capacity:g}) counts blocks found by hash: "
+            f"{_RADIX} keeps what the pool has room for"
+        ),
+    ),
+)
+
+_RESERVATIONS: Final[Checks] = (
+    Check(
+        "allocator predictor",
+        lambda s, _: _predicted_reservation(s) and not _predicts(s),
+        lambda _s, _: no_prediction("allocator.reservation = 'predicted'"),
+    ),
+    Check(
+        "allocator batching",
+        lambda s, _: _predicted_reservation(s) and s.batching.policy not in _BATCHINGS_THAT_PREEMPT,
+        lambda s, _: (
+            "allocator.reservation = 'predicted' may be outgrown: batching.policy = "
+            f"{s.batching.policy!r} makes nobody give way, "
+            f"{' and '.join(_BATCHINGS_THAT_PREEMPT)} do"
+        ),
+    ),
+    Check(
+        "allocator",
+        lambda s, _: (
+            _contiguous(s)
+            and s.allocator.compaction != "none"
+            and s.allocator.placement == Buddy.name
+        ),
+        lambda s, _: (
+            f"allocator.compaction = {s.allocator.compaction!r} slides runs together, but buddies "
             "stay at multiples of their size: choose allocator.placement = 'first-fit' or "
             "'best-fit'"
-        )
+        ),
+    ),
+    Check(
+        "allocator engine",
+        lambda s, _: _contiguous(s) and s.engine.num_gpu_blocks_override is not None,
+        lambda _s, _: (
+            f"{_CONTIGUOUS} has no blocks: size the pool with engine.kv_memory, not with "
+            "engine.num_gpu_blocks_override"
+        ),
+    ),
+    Check(
+        "allocator batching",
+        lambda s, _: _contiguous(s) and s.batching.watermark > 0,
+        lambda s, _: (
+            f"{_CONTIGUOUS} places whole reservations: batching.watermark "
+            f"(={s.batching.watermark}) counts blocks"
+        ),
+    ),
+    Check(
+        "allocator",
+        lambda s, c: _contiguous(s) and has_windows(c),
+        lambda _s, _: (
+            f"{_CONTIGUOUS} reserves for full attention in all layers; this model has windows or "
+            "several KV groups"
+        ),
+    ),
+)
+
+_VICTIMS: Final[Checks] = (
+    Check(
+        "preemption predictor",
+        lambda s, _: s.preemption.victim == "most-remaining" and not _predicts(s),
+        lambda _s, _: (
+            "preemption.victim = 'most-remaining' needs guesses of answer lengths: "
+            "predictor.kind = 'none' gives none, choose another predictor"
+        ),
+    ),
+)
+
+_SWAPPING: Final[Checks] = (
+    Check(
+        "preemption allocator",
+        lambda s, _: _swaps(s) and s.allocator.kind != "paged",
+        lambda s, _: (
+            f"{_mode(s)} copies blocks to the host: allocator.kind = {s.allocator.kind!r} cannot, "
+            "only 'paged' can"
+        ),
+    ),
+    Check(
+        "preemption allocator",
+        lambda s, _: _swaps(s) and s.allocator.prefix == "radix",
+        lambda s, _: f"{_mode(s)} copies blocks found by hash, not {_RADIX}",
+    ),
+    Check(
+        "preemption batching",
+        lambda s, _: _swaps(s) and not _batching_brings_back(s),
+        lambda s, _: (
+            f"{_mode(s)}: batching.policy = {s.batching.policy!r} brings nobody back from the "
+            f"host, {', '.join(_BATCHINGS_THAT_PREEMPT)} and 'prefill-first' with "
+            "batching.prefill_rule = 'watermark' do"
+        ),
+    ),
+    Check(
+        "preemption engine",
+        lambda s, c: _swaps(s) and c.async_scheduling,
+        lambda s, _: (
+            f"{_mode(s)} is not defined with a step in flight: set engine.async_scheduling = false"
+        ),
+    ),
+)
+
+_SHARING: Final[Checks] = (
+    Check(
+        "allocator batching engine",
+        lambda s, _: (
+            not _contiguous(s)
+            and s.batching.policy != "static"
+            and s.allocator.prefix in {"hash", "radix"}
+            and not s.engine.enable_prefix_caching
+        ),
+        lambda s, _: (
+            f"allocator.prefix = {s.allocator.prefix!r} contradicts engine.enable_prefix_caching "
+            "= false: set one of them"
+        ),
+    ),
+)
+
+_STEPS: Final[Checks] = (
+    Check(
+        "engine batching",
+        lambda s, c: (
+            not s.engine.enable_chunked_prefill
+            and c.max_num_batched_tokens < c.max_model_len
+            and s.batching.policy not in WHOLE_UP_TO_BUDGET
+        ),
+        lambda _, c: (
+            "engine.enable_chunked_prefill = false needs engine.max_num_batched_tokens "
+            f"(={c.max_num_batched_tokens}) >= engine.max_model_len (={c.max_model_len})"
+        ),
+    ),
+    Check(
+        "engine",
+        lambda _, c: c.max_num_seqs > c.max_num_batched_tokens,
+        lambda _, c: (
+            f"engine.max_num_batched_tokens (={c.max_num_batched_tokens}) must be at least "
+            f"engine.max_num_seqs (={c.max_num_seqs})"
+        ),
+    ),
+)
+
+_ROOM: Final[Checks] = (
+    Check(
+        "allocator engine",
+        lambda s, c: (
+            _contiguous(s)
+            and s.allocator.reservation == Max.name
+            and _longest(s, c)[0] > _longest(s, c)[1]
+        ),
+        lambda s, c: (
+            f"allocator.reservation = 'max' takes {_longest(s, c)[0]:,} slots in one run, the "
+            f"largest of the empty pool has {_longest(s, c)[1]:,}: lower engine.max_model_len "
+            f"(={c.max_model_len:,})"
+        ),
+    ),
+)
+
+SCENARIO: Final[Checks] = (
+    *_PREDICTIONS,
+    *_PREFIX,
+    *_RESERVATIONS,
+    *_VICTIMS,
+    *BATCHING,
+    *_SWAPPING,
+    *_SHARING,
+    *RETENTION,
+    *_STEPS,
+    *_ROOM,
+)
+"""What no scheduler can be set up for, in the order in which it is told."""
 
 
-def check_copy_cost(scenario: Scenario) -> None:
-    """Refuse a cost given by hand without a term that the allocator will ask for.
+def _copies(scenario: Scenario) -> bool:
+    """Whether KV may be copied within the pool."""
+    allocator, retention = scenario.allocator, scenario.retention
+    if _contiguous(scenario):
+        return allocator.reservation == Predicted.name or allocator.compaction != "none"
+    return retention.kind != "model" and retention.compaction != "none"
 
-    Raises
-    ------
-    ValueError
-        With the key that is missing.
-    """
-    allocator = scenario.allocator
-    moves = allocator.reservation == Predicted.name or allocator.compaction != "none"
-    if allocator.kind != "contiguous":
-        moves = scenario.retention.kind != "model" and scenario.retention.compaction != "none"
-    if moves and scenario.cost.per_copied_token_ps is None:
-        raise ValueError(
+
+def _by_hand(cost: Cost) -> dict[str, int | None]:
+    """Terms of a linear cost by the names of their keys."""
+    return {
+        "base": cost.base_ps,
+        "per_prefill_token": cost.per_prefill_token_ps,
+        "per_decode_seq": cost.per_decode_seq_ps,
+        "per_context_token": cost.per_context_token_ps,
+        "per_copied_token": cost.per_copied_token_ps,
+    }
+
+
+def _misplaced(cost: Cost) -> str | None:
+    """Name of the first term that another source than ``linear`` does not read."""
+    given = (name for name, value in _by_hand(cost).items() if value is not None)
+    return next(given, None)
+
+
+COST: Final[Checks] = (
+    Check(
+        "cost",
+        lambda s, _: s.cost.source == "linear" and not any(_by_hand(s.cost).values()),
+        lambda _s, _: "cost.source = 'linear' needs cost.base or another term above 0",
+    ),
+    Check(
+        "cost allocator retention",
+        lambda s, _: (
+            s.cost.source == "linear" and s.cost.per_copied_token_ps is None and _copies(s)
+        ),
+        lambda _s, _: (
             "KV may be copied within the pool: cost.source = 'linear' needs "
             "cost.per_copied_token (0 is allowed)"
-        )
+        ),
+    ),
+    Check(
+        "cost",
+        lambda s, _: s.cost.source == "linear" and s.cost.attention_factor == "own",
+        lambda _s, _: "cost.attention_factor = 'own' needs a profile, not source 'linear'",
+    ),
+    Check(
+        "cost",
+        lambda s, _: s.cost.source != "linear" and _misplaced(s.cost) is not None,
+        lambda s, _: (
+            f"cost.{_misplaced(s.cost)} belongs to cost.source = 'linear', not {s.cost.source!r}"
+        ),
+    ),
+)
+"""What no cost of a step can be made of."""
 
-
-def _check_prefix(scenario: Scenario, groups: tuple[KVGroup, ...]) -> None:
-    """Refuse an index of prefixes, or an eviction order, that the allocator cannot have."""
-    kind, prefix, order = (
-        scenario.allocator.kind,
-        scenario.allocator.prefix,
-        scenario.eviction.policy,
-    )
-    if kind == "contiguous" and prefix in {"hash", "radix"}:
-        raise ValueError(f"{_CONTIGUOUS} shares no prefixes: allocator.prefix cannot be {prefix!r}")
-    if prefix == "radix":
-        if kind != "paged":
-            raise ValueError(f"{_RADIX} belongs to allocator.kind = 'paged', not {kind!r}")
-        if len(groups) > 1 or groups[0].sliding_window is not None:
-            raise ValueError(
-                f"{_RADIX} keeps full attention in all layers; this model has windows or several "
-                "KV groups"
-            )
-        if needs_names(order):
-            raise ValueError(
-                f"eviction.policy = {order!r} remembers blocks by name, which the nodes of "
-                f"{_RADIX} do not have"
-            )
-        if scenario.eviction.capacity is not None:
-            raise ValueError(
-                f"eviction.capacity (={scenario.eviction.capacity:g}) counts blocks found by hash: "
-                f"{_RADIX} keeps what the pool has room for"
-            )
-
-
-def keys_set_aside(scenario: Scenario) -> list[str]:
-    """Sentences on keys that nothing makes use of."""
-    notes = []
-    if scenario.allocator.kind == "contiguous":
-        if scenario.engine.enable_prefix_caching:
-            notes.append(
-                f"{_CONTIGUOUS} shares no prefixes: engine.enable_prefix_caching is unused"
-            )
-        if scenario.engine.block_size is not None:
-            notes.append(f"{_CONTIGUOUS} counts slots: engine.block_size is unused")
-    cost = scenario.cost
-    if scenario.preemption.mode == "recompute" and (cost.swap_alpha_ps or cost.swap_bytes_per_s):
-        notes.append("preemption.mode = 'recompute' copies nothing: cost.swap_* is unused")
-    if not scenario.prefix_caching():
-        for name, default in (("policy", "lru"), ("capacity", None)):
-            if getattr(scenario.eviction, name) != default:
-                notes.append(f"nothing is cached: eviction.{name} is unused")
-    return notes
-
-
-def check_reservation(config: SchedulerConfig) -> None:
-    """Refuse reservations of the model length that the empty pool cannot place.
-
-    Raises
-    ------
-    ValueError
-        Where no request could ever run.
-    """
-    if config.allocator != "contiguous" or config.reservation != Max.name:
-        return
-    placement = make_placement(config.placement, config.usable_blocks)
-    wanted = placement.rounded(config.max_model_len)
-    if wanted > placement.largest_hole():
-        raise ValueError(
-            f"allocator.reservation = 'max' takes {wanted:,} slots in one run, the largest of the "
-            f"empty pool has {placement.largest_hole():,}: lower engine.max_model_len "
-            f"(={config.max_model_len:,})"
-        )
+UNUSED: Final[Checks] = (
+    Check(
+        "allocator engine",
+        lambda s, _: _contiguous(s) and s.engine.enable_prefix_caching,
+        lambda _s, _: f"{_CONTIGUOUS} shares no prefixes: engine.enable_prefix_caching is unused",
+    ),
+    Check(
+        "allocator engine",
+        lambda s, _: _contiguous(s) and s.engine.block_size is not None,
+        lambda _s, _: f"{_CONTIGUOUS} counts slots: engine.block_size is unused",
+    ),
+    Check(
+        "preemption cost",
+        lambda s, _: not _swaps(s) and bool(s.cost.swap_alpha_ps or s.cost.swap_bytes_per_s),
+        lambda s, _: f"{_mode(s)} copies nothing: cost.swap_* is unused",
+    ),
+    Check(
+        "eviction",
+        lambda s, c: not c.enable_prefix_caching and s.eviction.policy != "lru",
+        lambda _s, _: "nothing is cached: eviction.policy is unused",
+    ),
+    Check(
+        "eviction",
+        lambda s, c: not c.enable_prefix_caching and s.eviction.capacity is not None,
+        lambda _s, _: "nothing is cached: eviction.capacity is unused",
+    ),
+    *BATCHING_UNUSED,
+    *RETENTION_UNUSED,
+)
+"""Keys that nothing makes use of, each worth a note."""

@@ -92,9 +92,7 @@ def with_retention(
 ) -> SchedulerConfig:
     """``[retention]``; scores of a file are those of layers, whose heads choose together."""
     retention = scenario.retention
-    budget, recent = 1, 1
-    if retention.kind != "model":
-        budget, recent = budget_and_recent(retention)
+    budget, recent = budget_and_recent(retention)
     by_layer = retention.scores is not None
     return replace(
         config,

@@ -14,28 +14,12 @@ from kvsim.sim.distribution import statistics
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
-    from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.request_columns import RequestColumns
     from kvsim.traces.trace import Trace
 
 
-def check_users(config: SchedulerConfig, trace: Trace) -> None:
-    """Refuse an order by user for a trace that does not tell them apart.
-
-    Raises
-    ------
-    ValueError
-        Where the queue is ``fair`` and no request has a user or a session.
-    """
-    if config.policy == Fair.name and not (any(trace.user or ()) or any(trace.session or ())):
-        raise ValueError(
-            f"queue.policy = {Fair.name!r} shares among the users of a trace, or else its "
-            f"sessions: {trace.name} names neither; choose another order"
-        )
-
-
 def fair_note(trace: Trace) -> str:
-    """A sentence on whom ``fair`` takes for a user in a trace that :func:`check_users` passes."""
+    """A sentence on whom ``fair`` takes for a user in a trace of some users or sessions."""
     users, sessions, alone = set[str](), set[str](), 0
     for index in range(len(trace)):
         if trace.user is not None and trace.user[index]:

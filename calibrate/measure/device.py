@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import torch
 
-DEVICES: Final = ("auto", "cuda", "mps", "cpu")
 DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """Names of dtypes here, and torch's."""
 _KINDS: Final = {"cuda": "gpu", "mps": "apple", "cpu": "cpu"}

@@ -30,7 +30,7 @@ from kvsim.policies.eviction.keys import (
 from kvsim.policies.eviction.random_order import RandomOrder
 from kvsim.policies.eviction.s3_fifo import S3Fifo
 from kvsim.policies.eviction.sieve import Sieve
-from kvsim.policies.guards.eviction import guarded_eviction
+from kvsim.policies.guards.eviction import GuardedOrders, guarded_eviction
 from kvsim.policies.registry import Registry, build
 from kvsim.policies.scheduler_config import SchedulerConfig
 
@@ -93,7 +93,7 @@ def make_order(name: str, context: PolicyContext | None = None) -> EvictionOrder
         On an unknown name, or an order that needs more than the context gives.
     """
     policy = EVICTION.find(name)
-    if not isinstance(policy, type):
+    if not isinstance(policy, type | GuardedOrders):
         return KeyedOrder(cast("EvictionKey", policy))
     return build(cast("OrderFactory", policy), context or PolicyContext(SchedulerConfig()))
 

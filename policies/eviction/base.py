@@ -93,9 +93,6 @@ class EvictionOrder(ABC, Generic[E]):
     def referenced(self, entry: E) -> None:
         """An admission hit the entry: one access. Its facts tell already."""
 
-    def extended(self, entry: E) -> None:
-        """An entry grew at its end (trees)."""
-
     def split(self, entry: E, upper: E) -> None:
         """``upper``, new, has the first part of ``entry`` now; ``entry`` keeps the rest (trees)."""
 

@@ -39,7 +39,7 @@ class Gdsf(KeyedOrder[E]):
         """Set the entry's worth; O(1)."""
         self._h[entry] = self._age + entry.num_hits * self._recompute_ps(entry) // entry.num_tokens
 
-    referenced = extended = inserted
+    referenced = inserted
 
     def split(self, entry: E, upper: E) -> None:
         """Both parts are entries of their own from now on."""

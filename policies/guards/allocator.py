@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from kvsim.policies.allocators.base import Hit, Usage
-from kvsim.policies.guards.guard import Guard
+from kvsim.policies.allocators.base import Usage
+from kvsim.policies.guards.guard import Guard, fail
+from kvsim.policies.guards.raised import RAISED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kvsim.policies.allocators.base import Allocator
+    from kvsim.policies.allocators.base import Allocator, Hit
     from kvsim.policies.context import PolicyContext
     from kvsim.policies.sequence import Sequence
 
@@ -27,9 +28,8 @@ class GuardedAllocator(Guard["Allocator"]):
         self.uses_oracle = bool(getattr(policy, "uses_oracle", False))
         self.relocations = getattr(policy, "relocations", None)
         self._owners: dict[int, Sequence] = {}
-        num_groups = len(context.config.kv_groups)
-        self._num_groups = num_groups
-        self._num_slots = context.config.usable_blocks * context.config.block_size
+        self._num_groups = len(self._config.kv_groups)
+        self._num_slots = self._config.usable_blocks * self._config.block_size
 
     @property
     def num_evicted(self) -> int:
@@ -51,7 +51,7 @@ class GuardedAllocator(Guard["Allocator"]):
 
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit; the last known token is always computed."""
-        hit = cast("Hit", self.call("find_hit", sequence))
+        hit: Hit = self.call("find_hit", sequence)
         self.require(
             0 <= hit.tokens < sequence.known,
             f"find_hit gave {hit.tokens} tokens for {sequence}; the last known one is computed",
@@ -60,12 +60,15 @@ class GuardedAllocator(Guard["Allocator"]):
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
         """Why a sequence stays out."""
-        reason = self.call("refusal", sequence, hit, new_tokens, idle=idle)
+        try:
+            reason = self._policy.refusal(sequence, hit, new_tokens, idle=idle)
+        except RAISED as error:
+            fail(self.kind, self._name, "refusal", error)
         self.require(
             reason in _REFUSALS,
             f"refusal gave {reason!r}; expected 'blocks', 'admission rule' or None",
         )
-        return cast("str | None", reason)
+        return reason
 
     def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
         """A sequence enters."""
@@ -75,9 +78,9 @@ class GuardedAllocator(Guard["Allocator"]):
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
         """A running sequence asks for room."""
-        grown = self.call("grow", sequence, new_tokens)
+        grown: bool = self.call("grow", sequence, new_tokens)
         self.require(isinstance(grown, bool), f"grow gave {grown!r}; expected True or False")
-        return cast("bool", grown)
+        return grown
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
         """Content becomes findable."""
@@ -106,7 +109,7 @@ class GuardedAllocator(Guard["Allocator"]):
     def usage(self, running: Iterable[Sequence]) -> Usage:
         """Slots by what they hold; they must add up to the pool."""
         members = list(running)
-        usage = Usage(*cast("Usage", self.call("usage", members)))
+        usage = Usage(*self.call("usage", members))
         self.require(
             all(isinstance(count, int) and count >= 0 for count in usage),
             f"usage has a negative or broken count: {usage}",
@@ -143,7 +146,7 @@ class GuardedAllocator(Guard["Allocator"]):
         return count
 
     def _check_owners(self, method: str) -> None:
-        owners = cast("set[int]", self.call("owners"))
+        owners: set[int] = self.call("owners")
         self.require(
             owners == set(self._owners),
             f"after {method} owners gave {sorted(owners)}; {sorted(self._owners)} own memory",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from kvsim.policies.guards.guard import Guard
 
@@ -23,7 +23,7 @@ class GuardedBatching(Guard["Batching"]):
     def compose(self, state: SchedulerState) -> ScheduledStep:
         """One scheduling call, checked; O(running)."""
         num_before = _count(state)
-        step = cast("ScheduledStep", self.call("compose", state))
+        step: ScheduledStep = self.call("compose", state)
         num_after = _count(state) + len(step.dropped)
         self.require(
             num_after == num_before,

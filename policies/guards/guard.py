@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from kvsim.policies.guards.raised import RAISED, raised
 
@@ -21,6 +21,18 @@ class BrokenRuleError(ValueError):
         super().__init__(" ".join(sentence.split()))
 
 
+def broken(kind: str, name: str, what: str) -> BrokenRuleError:
+    """Error that names a policy and says what it did."""
+    return BrokenRuleError(f"{kind} policy {name!r} broke a rule: {what}")
+
+
+def fail(kind: str, name: str, method: str, error: BaseException) -> NoReturn:
+    """Stop the run with what a call raised; a broken rule of a policy below is told as it is."""
+    if isinstance(error, BrokenRuleError):
+        raise error
+    raise broken(kind, name, f"{method} raised {raised(error)}") from error
+
+
 class Guard(Generic[P]):
     """One policy under supervision; the guards of the kinds build on it."""
 
@@ -31,14 +43,12 @@ class Guard(Generic[P]):
         self._policy = policy
         self._config = context.config
 
-    def call(self, method: str, *arguments: object, **options: object) -> object:
+    def call(self, method: str, *arguments: object) -> Any:
         """Call a method of the policy; what it raises becomes one sentence."""
         try:
-            return getattr(self._policy, method)(*arguments, **options)
-        except BrokenRuleError:
-            raise
+            return getattr(self._policy, method)(*arguments)
         except RAISED as error:
-            raise self.broken(f"{method} raised {raised(error)}") from error
+            fail(self.kind, self._name, method, error)
 
     def require(self, holds: object, what: str) -> None:
         """Stop the run unless a rule holds; ``what`` says what the policy did."""
@@ -46,8 +56,8 @@ class Guard(Generic[P]):
             raise self.broken(what)
 
     def broken(self, what: str) -> BrokenRuleError:
-        """Error that names the policy and what it did."""
-        return BrokenRuleError(f"{self.kind} policy {self._name!r} broke a rule: {what}")
+        """Error that names the policy and says what it did."""
+        return broken(self.kind, self._name, what)
 
 
 class GuardedFactory(Generic[P]):
@@ -63,6 +73,7 @@ class GuardedFactory(Generic[P]):
         self._factory = cast("Callable[[PolicyContext], P]", factory)
         self._guard = guard
         self.uses_oracle = bool(getattr(factory, "uses_oracle", False))
+        self.__doc__ = factory.__doc__
 
     def __call__(self, context: PolicyContext) -> P:
         """Build the policy and guard it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from kvsim.policies.guards.guard import Guard
 
@@ -59,10 +59,10 @@ class GuardedQueue(Guard["QueueOrder"]):
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[Sequence]:
-        return iter(cast("list[Sequence]", list(self.call("__iter__"))))  # type: ignore[call-overload]
+        return iter(list(self.call("__iter__")))
 
     def _member(self, method: str) -> Sequence:
-        sequence = cast("Sequence", self.call(method))
+        sequence: Sequence = self.call(method)
         known = self._waiting.get(getattr(sequence, "index", -1))
         self.require(known is sequence, f"{method} gave {sequence!r}, which does not wait")
         return sequence

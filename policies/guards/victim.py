@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from kvsim.policies.guards.guard import BrokenRuleError
-from kvsim.policies.guards.raised import RAISED, raised
+from kvsim.policies.guards.guard import broken, fail
+from kvsim.policies.guards.raised import RAISED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as SequenceOf
@@ -23,12 +23,10 @@ def guarded_victim(name: str, victim: object) -> Victim:
         try:
             chosen = function(running, state)
         except RAISED as error:
-            what = f"it raised {raised(error)}"
-            raise BrokenRuleError(f"victim policy {name!r} broke a rule: {what}") from error
+            fail("victim", name, "it", error)
         if not any(sequence is chosen for sequence in running):
-            raise BrokenRuleError(
-                f"victim policy {name!r} broke a rule: it named {chosen!r}, which does not run"
-            )
+            raise broken("victim", name, f"it named {chosen!r}, which does not run")
         return chosen
 
+    checked.__doc__ = function.__doc__
     return checked

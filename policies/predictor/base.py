@@ -48,7 +48,12 @@ def require_prediction(predictor: LengthPredictor, who: str) -> None:
         With the policy's key and value, ``who``.
     """
     if not predictor.predicts:
-        raise ValueError(
-            f"{who} needs predicted lengths: predictor.kind = {predictor.name!r} has none; choose "
-            "another, such as 'quantile' (learnt from finished answers)"
-        )
+        raise ValueError(no_prediction(who, predictor.name))
+
+
+def no_prediction(who: str, name: str = "none") -> str:
+    """Say that ``who`` needs guesses that the predictor ``name`` does not make."""
+    return (
+        f"{who} needs predicted lengths: predictor.kind = {name!r} has none; choose "
+        "another, such as 'quantile' (learnt from finished answers)"
+    )

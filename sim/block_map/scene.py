@@ -29,7 +29,6 @@ GUTTER: Final = 32
 PANEL: Final = 320
 LARGEST_CELL: Final = 40
 MOST_IN_A_ROW: Final = 4
-COLOURS: Final = ("state", "owner")
 NO_BREAK: Final = "\u00a0"
 _LETTER: Final = 0.5
 """Width of a letter, of its height; enough to break lines by."""
@@ -70,7 +69,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Draws scenes of the same maps; ``colour`` is one of ``COLOURS``, ``palette`` names colours.
+    """Draws scenes of the same maps, coloured by ``state`` or ``owner`` as ``palette`` says.
 
     ``shares`` are those of the pool by look, (snapshots, looks), a map each.
     """

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.calibration_design import from_design, nearest
 from kvsim.calibrate import blocks
 from kvsim.calibrate.all_reduce_table import all_reduce_table
-from kvsim.calibrate.design import from_design, nearest
 from kvsim.calibrate.fit import Calibration, fit_profile, mixed_effect
 from kvsim.calibrate.gates import gate_of
 from kvsim.calibrate.measurements import Measurements

@@ -19,7 +19,7 @@ from kvsim.policies.queue_order import FCFS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_run import run
-from kvsim.sim.policy_check import check_policy
+from kvsim.sim.policy_check import KINDS, check_policy
 from kvsim.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -252,11 +252,17 @@ def overflowing(entry: Entry) -> Any:
 
 
 def oldest(entry: Entry) -> Any:
+    """Who was used least recently."""
     return (entry.last_access,)
 
 
 def talkative(entry: Entry) -> Any:
     raise ValueError("first line\n\nsecond line")
+
+
+def first(running: list[Sequence], state: SchedulerState) -> Sequence:
+    """Who came first."""
+    return running[0]
 
 
 def leaving(running: list[Sequence], state: SchedulerState) -> Any:
@@ -313,6 +319,15 @@ def test_a_broken_rule_stops_the_run_with_name_and_rule(kind: str, name: str, ru
     assert faults, "nothing was found"
     assert re.search(rule, faults[0]), faults[0]
     assert f"'zoo:{name}'" in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [("queue", Forgetful), ("eviction", Grabbing), ("eviction", oldest), ("victim", first)],
+)
+def test_a_plug_in_is_listed_by_its_own_words(kind: str, found: Any) -> None:
+    assert found.__doc__
+    assert KINDS[kind].registry.find(f"zoo:{found.__name__}").__doc__ == found.__doc__
 
 
 @pytest.mark.parametrize("step", [True, False])

@@ -99,7 +99,8 @@ def test_a_decode_run_is_the_sum_of_its_steps(
             assert (run.first_ps + run.slope_ps * j, run.inside) == expected[:2]
             assert (run.weights_ps, 0) == (expected.weights_ps, expected.prefill_ps)
             assert run.overhead_ps + run.overhead_slope_ps * j == expected.overhead_ps
-            assert min(expected.overhead_ps, expected.kv_ps) >= 0
+            parts_ps = expected.weights_ps + expected.prefill_ps + expected.overhead_ps
+            assert min(expected.overhead_ps, expected.duration_ps - parts_ps) >= 0
             total_ps += expected[0]
         assert total_ps == length * run.first_ps + run.slope_ps * length * (length - 1) // 2
         done += length

@@ -12,7 +12,6 @@ from kvsim.policies.scheduler_config import KVGroup
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.run import simulate
 from kvsim.sim.scenario import Scenario
-from kvsim.sim.scenario_checks import check_combination
 from kvsim.traces.trace import Trace
 
 SMALL: dict[str, object] = {
@@ -305,7 +304,7 @@ def test_where_room_for_answers_is_not_kept(values: dict[str, object], message: 
     scenario = scenario.with_values(values)
     scenario = replace(scenario, batching=replace(scenario.batching, policy=str(own)))
     with pytest.raises(ValueError, match=message):
-        check_combination(scenario, scenario.engine.kv_groups or (KVGroup(),))
+        set_up(scenario)
 
 
 @pytest.mark.parametrize("session", [None, ["", ""]])

@@ -24,7 +24,6 @@ class SessionLinks:
     """Remembers the last row of every session; rows with faults are passed over."""
 
     def __init__(self) -> None:
-        self.num_backwards = 0
         self._last: dict[str, tuple[int, int, int]] = {}  # session -> row, turn, arrival
 
     def link(
@@ -39,8 +38,7 @@ class SessionLinks:
         """Tie each row to the one before it in its session; an empty session is none.
 
         A row that is not ``timed`` takes the arrival of the turn before it as its bound; the first
-        of a session needs a time of its own. A row earlier than the one before it is not tied
-        (:attr:`num_backwards`).
+        of a session needs a time of its own. A row earlier than the one before it is not tied.
         """
         count = len(batch)
         link = Link(arrival_ns.copy(), np.zeros(count, np.int64), np.full(count, -1, np.int64))
@@ -58,9 +56,7 @@ class SessionLinks:
                     )
                     continue
                 link.arrival_ns[row] = last[2]
-            if last is not None and last[2] > link.arrival_ns[row]:
-                self.num_backwards += 1  # the file is not in the session's order: no tie
-            elif last is not None:
+            if last is not None and last[2] <= link.arrival_ns[row]:
                 link.after_request[row], link.turn[row] = last[0], last[1] + 1
             if name:
                 turn = int(link.turn[row])
