@@ -87,17 +87,29 @@ class GroupTables:
         there: the first such run from the right wins, else the run from the very start.
         """
         first = alike[0]
+        tables: list[list[Block]] = []
+        if first.window is None:
+            for group in alike:
+                tables.append(group._leading(sequence, max_blocks))
+                max_blocks = len(tables[-1])
+            return [table[:max_blocks] for table in tables]
         tables = [[first._pool.null] * max_blocks for _ in alike]
         run = 0
-        if first.window is None:
-            while run < max_blocks and _find(alike, sequence, run, tables):
-                run += 1
-            return [table[:run] for table in tables]
         for index in range(max_blocks - 1, -1, -1):
             run = run + 1 if _find(alike, sequence, index, tables) else 0
             if run and run >= first._run_blocks:
                 return [table[: index + run] for table in tables]
         return [table[:run] for table in tables]
+
+    def _leading(self, sequence: Sequence, max_blocks: int) -> list[Block]:
+        """Blocks found before the first one that is not."""
+        blocks: list[Block] = []
+        for index in range(max_blocks):
+            found = self._lookup(sequence, index)
+            if found is None:
+                break
+            blocks.append(found)
+        return blocks
 
     def _lookup(self, sequence: Sequence, index: int) -> Block | None:
         return self._pool.lookup((self.number, sequence.block_key(index, self._block_size)))

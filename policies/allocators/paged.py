@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from itertools import cycle
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -117,18 +118,19 @@ class PagedAllocator:
         if not self._caching:
             return Hit(0, tuple(hits), 0)
         length, longest = (sequence.known - 1) // self._block_size, 0
-        upper = -1
-        while length != upper:
-            upper = length
-            for alike in self._looked_up:
-                if alike[0].window is None and longest:
-                    continue  # any shorter hit will do as well
-                for group, blocks in zip(
-                    alike, GroupTables.find_hit(alike, sequence, length), strict=True
-                ):
-                    hits[group.number] = blocks
-                length = len(blocks)
-                longest = max(longest, length)
+        num_agreed = 0
+        for alike in cycle(self._looked_up):
+            if num_agreed == len(self._looked_up):
+                break
+            num_agreed += 1
+            if alike[0].window is None and longest:
+                continue  # any shorter hit will do as well
+            found = GroupTables.find_hit(alike, sequence, length)
+            if len(found[0]) < length:
+                length, num_agreed = len(found[0]), 1
+            longest = max(longest, length)
+            for group, blocks in zip(alike, found, strict=True):
+                hits[group.number] = blocks
         hits = [blocks[:length] for blocks in hits]
         return Hit(length * self._block_size, tuple(hits), longest * self._block_size)
 

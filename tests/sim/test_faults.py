@@ -316,8 +316,8 @@ GROUPS = [
         (
             PagedAllocator,
             "find_hit",
-            "in self._looked_up:",
-            "in sorted(self._looked_up, key=lambda alike: alike[0].number):",
+            "cycle(self._looked_up)",
+            "cycle(sorted(self._looked_up, key=lambda alike: alike[0].number))",
         ),
     ),
     fault(
