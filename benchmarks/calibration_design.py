@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.calibrate import blocks
-from kvsim.calibrate.hold_out import hold_out_of
-from kvsim.calibrate.loads import decode_pieces, mixed_pieces, prefill_pieces, token_pieces
-from kvsim.calibrate.max_affine import fit_max_affine
-from kvsim.calibrate.points import Points
+from kvsim.calibrate.fit import blocks
+from kvsim.calibrate.fit.hold_out import hold_out_of
+from kvsim.calibrate.fit.loads import decode_pieces, mixed_pieces, prefill_pieces, token_pieces
+from kvsim.calibrate.fit.max_affine import fit_max_affine
+from kvsim.calibrate.sources.points import Points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.calibrate.loads import Pieces
-    from kvsim.calibrate.measurements import Measurements
-    from kvsim.sim.profile import HoldOut
+    from kvsim.calibrate.fit.loads import Pieces
+    from kvsim.calibrate.sources.measurements import Measurements
+    from kvsim.sim.cost.profile import HoldOut
 
     Loads = Sequence[tuple[int, ...]]
 

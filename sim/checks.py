@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.scenario import Scenario
+    from kvsim.sim.scenario.scenario import Scenario
 
     Checks = tuple["Check[Scenario, SchedulerConfig]", ...]
 

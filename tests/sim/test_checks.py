@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvsim.sim.checks import Check, refuse, sentences
-from kvsim.sim.sample_checks import TRACE
-from kvsim.sim.scenario import Scenario
-from kvsim.sim.scenario_checks import COST, SCENARIO, UNUSED
+from kvsim.sim.scenario.checks.samples import TRACE
+from kvsim.sim.scenario.checks.scenario import COST, SCENARIO, UNUSED
+from kvsim.sim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
