@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.sim.checks import refuse
 from kvsim.sim.metrics.summary import Summary, summarise_run
 from kvsim.sim.metrics.tables import request_table, series_table
 from kvsim.sim.run.notes import run_notes
 from kvsim.sim.run.options import check_run_arguments, check_watchers
+from kvsim.sim.scenario.checks.check import refuse
 from kvsim.sim.scenario.checks.samples import TRACE, Replayed
 from kvsim.sim.scenario.loader import load_scenario
 from kvsim.sim.scenario.preset import verification

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.sim.checks import refuse
 from kvsim.sim.scenario.checks.batching import WITHOUT_BUDGET
+from kvsim.sim.scenario.checks.check import refuse
 from kvsim.sim.scenario.checks.scenario import SCENARIO
 from kvsim.sim.scenario.policy_tables import (
     Allocator,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.batching import BATCHING as POLICIES
-from kvsim.sim.checks import Check, has_windows
+from kvsim.sim.scenario.checks.check import Check, has_windows
 from kvsim.sim.scenario.policy_tables import Batching
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.checks import Checks
+    from kvsim.sim.scenario.checks.check import Checks
     from kvsim.sim.scenario.scenario import Scenario
 
 WITHOUT_BUDGET: Final = ("iteration-level", "static")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.checks import Check, has_windows
+from kvsim.sim.scenario.checks.check import Check, has_windows
 from kvsim.sim.scenario.keys import name_of
 from kvsim.sim.scenario.policy_tables import Retention
 
 if TYPE_CHECKING:
     from kvsim.policies.retention import AttentionScores
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.checks import Checks
+    from kvsim.sim.scenario.checks.check import Checks
     from kvsim.sim.scenario.scenario import Scenario
 
 _BATCHINGS: Final = ("mixed-running-first", "iteration-level")

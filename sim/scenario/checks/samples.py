@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.policies.queue_order import Fair
-from kvsim.sim.checks import Check, has_windows
+from kvsim.sim.scenario.checks.check import Check, has_windows
 from kvsim.traces.common.counted import counted
 
 if TYPE_CHECKING:

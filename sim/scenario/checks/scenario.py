@@ -9,13 +9,13 @@ from kvsim.policies.allocators.reservation import Max, Predicted
 from kvsim.policies.eviction import needs_names
 from kvsim.policies.predictor import NoPrediction
 from kvsim.policies.predictor.base import no_prediction
-from kvsim.sim.checks import Check, has_windows
 from kvsim.sim.scenario.checks.batching import BATCHING, BATCHING_UNUSED, WHOLE_UP_TO_BUDGET
+from kvsim.sim.scenario.checks.check import Check, has_windows
 from kvsim.sim.scenario.checks.retention import RETENTION, RETENTION_UNUSED
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.checks import Checks
+    from kvsim.sim.scenario.checks.check import Checks
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.sim.scenario.tables import Cost
 

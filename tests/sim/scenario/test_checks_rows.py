@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvsim.sim.checks import Check, refuse, sentences
+from kvsim.sim.scenario.checks.check import Check, refuse, sentences
 from kvsim.sim.scenario.checks.samples import TRACE
 from kvsim.sim.scenario.checks.scenario import COST, SCENARIO, UNUSED
 from kvsim.sim.scenario.scenario import Scenario
