@@ -79,8 +79,11 @@ class SchedulerConfig:
     """Admission keeps room for the predicted rest of all answers that run."""
     async_scheduling: bool = False
     prefix_cache_retention_interval: int | None = None
-    """``None``: every full block of a window group gets a key; 0: only those a resume needs."""
+    """Which full blocks of a window group get a key: those that a resume needs, and the tail of
+    each interval of so many tokens (0: no interval's, ``None``: every block).
+    """
     kv_groups: tuple[KVGroup, ...] = (KVGroup(),)
+    """In the order in which they take blocks and give them up."""
     retention: str = "model"
     """What a KV group keeps, by name; what follows are the parameters of some kinds, in tokens."""
     retention_sinks: int = 0

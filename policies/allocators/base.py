@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 class Hit(NamedTuple):
     """Leading tokens found in the cache and, for each KV group, the blocks that hold them.
 
-    ``full_tokens``: what full attention alone would have hit (the *junction* with what the window
-    groups lack).
+    ``longest_tokens``: the hit of the groups that were looked up first, full attention's where
+    there is one. Where it is longer than ``tokens`` it is the *junction*: up to there the prefix
+    is shared, but the other groups lack it.
     """
 
     tokens: int
     blocks: tuple[list[Block], ...]
-    full_tokens: int
+    longest_tokens: int
 
 
 class Usage(NamedTuple):

@@ -33,7 +33,7 @@ class GroupTables:
 
     def __init__(
         self,
-        group: int,
+        number: int,
         pool: BlockPool,
         block_size: int,
         retention: Retention,
@@ -46,10 +46,11 @@ class GroupTables:
         self.window = retention.window
         self.tables: dict[int, list[Block]] = {}
         self.holes: dict[int, Holes] = {}
-        self._group = group
+        self.number = number
         self._pool = pool
         self._block_size = block_size
-        self._retention_interval = retention_interval
+        interval = block_size if retention_interval is None else retention_interval
+        self._interval_blocks = interval // block_size
         self._packed = packed
         self._num_keyed: dict[int, int] = {}
         self._exact: dict[int, int] = {}  # tokens computed before the first drop
@@ -75,33 +76,43 @@ class GroupTables:
                 stays[index] = True
         return stays
 
-    def find_hit(self, sequence: Sequence, max_blocks: int) -> list[Block]:
-        """Blocks of the longest hit of at most ``max_blocks`` blocks; changes nothing.
+    @staticmethod
+    def find_hit(
+        alike: SequenceOf[GroupTables], sequence: Sequence, max_blocks: int
+    ) -> list[list[Block]]:
+        """Each group's blocks of the longest common hit of at most ``max_blocks`` blocks.
 
-        In a window group only the last ``ceil((W - 1) / block_size)`` blocks before the end must
-        be there: the first such run from the right wins, else the run from the very start.
+        ``alike``: groups that keep the same; a block is found only where all of them have it. In
+        window groups only the last ``ceil((W - 1) / block_size)`` blocks before the end must be
+        there: the first such run from the right wins, else the run from the very start.
         """
-        if self.window is None:
-            blocks: list[Block] = []
-            for index in range(max_blocks):
-                found = self._lookup(sequence, index)
-                if found is None:
-                    break
-                blocks.append(found)
-            return blocks
-        entries = [self._pool.null] * max_blocks
+        first = alike[0]
+        tables: list[list[Block]] = []
+        if first.window is None:
+            for group in alike:
+                tables.append(group._leading(sequence, max_blocks))
+                max_blocks = len(tables[-1])
+            return [table[:max_blocks] for table in tables]
+        tables = [[first._pool.null] * max_blocks for _ in alike]
         run = 0
         for index in range(max_blocks - 1, -1, -1):
+            run = run + 1 if _find(alike, sequence, index, tables) else 0
+            if run and run >= first._run_blocks:
+                return [table[: index + run] for table in tables]
+        return [table[:run] for table in tables]
+
+    def _leading(self, sequence: Sequence, max_blocks: int) -> list[Block]:
+        """Blocks found before the first one that is not."""
+        blocks: list[Block] = []
+        for index in range(max_blocks):
             found = self._lookup(sequence, index)
-            run = run + 1 if found is not None else 0
-            if found is not None:
-                entries[index] = found
-                if run >= self._run_blocks:
-                    return entries[: index + run]
-        return entries[:run]
+            if found is None:
+                break
+            blocks.append(found)
+        return blocks
 
     def _lookup(self, sequence: Sequence, index: int) -> Block | None:
-        return self._pool.lookup((self._group, sequence.block_key(index, self._block_size)))
+        return self._pool.lookup((self.number, sequence.block_key(index, self._block_size)))
 
     def num_needed(self, sequence: Sequence, tokens: int) -> int:
         """Blocks a running sequence lacks for ``tokens`` computed tokens."""
@@ -206,21 +217,28 @@ class GroupTables:
         """Give a block its key; in a chain of full attention the block before it is its parent."""
         parent = None
         if self.window is None and index:
-            parent = (self._group, sequence.block_key(index - 1, self._block_size))
+            parent = (self.number, sequence.block_key(index - 1, self._block_size))
         self._pool.set_key(
             self.tables[sequence.index][index],
-            (self._group, sequence.block_key(index, self._block_size)),
+            (self.number, sequence.block_key(index, self._block_size)),
             parent=parent,
             past=index * self._block_size,
             use=_use_of(sequence),
         )
 
     def _keeps(self, sequence: Sequence, index: int) -> bool:
-        """Whether the retention rule gives block ``index`` a key (window groups only)."""
-        if self.window is None or self._retention_interval is None:
+        """Whether block ``index`` gets a key: in a window group if a hit could end so near behind.
+
+        Hits that a group keeps blocks for end with an interval, before the last token of the
+        prompt, or at the junction.
+        """
+        if self.window is None:
+            return True
+        run, interval = self._run_blocks, self._interval_blocks
+        if interval and index % interval >= interval - run:
             return True
         ends = ((sequence.prompt_tokens - 1) // self._block_size, sequence.junction_blocks)
-        return any(end - self._run_blocks <= index < end for end in ends)
+        return any(end - run <= index < end for end in ends)
 
     def release(self, sequence: Sequence) -> None:
         """Give up all blocks, tail first."""
@@ -274,6 +292,19 @@ class GroupTables:
         for table in self.tables.values():
             for block in table:
                 assert block is self._pool.null or block.ref_count > 0, f"{block} is held but free"
+
+
+def _find(
+    alike: SequenceOf[GroupTables], sequence: Sequence, index: int, tables: list[list[Block]]
+) -> bool:
+    """Enter a block into all tables, if each group has it."""
+    found = [group._lookup(sequence, index) for group in alike]
+    if None in found:
+        return False
+    for table, block in zip(tables, found, strict=True):
+        assert block is not None
+        table[index] = block
+    return True
 
 
 def _use_of(sequence: Sequence) -> Use:

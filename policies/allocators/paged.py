@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from itertools import cycle
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,14 @@ def block_order(context: PolicyContext) -> EvictionOrder[Block] | None:
     if own_queue or not config.enable_prefix_caching:
         return None
     return make_order(config.eviction, context)
+
+
+def _in_order_of_lookup(groups: list[GroupTables]) -> list[list[GroupTables]]:
+    """Groups that keep the same together, full attention first, else in the engine's order."""
+    kinds: dict[int | None, list[GroupTables]] = {}
+    for group in groups:
+        kinds.setdefault(group.window, []).append(group)
+    return sorted(kinds.values(), key=lambda alike: alike[0].window is not None)
 
 
 class PagedAllocator:
@@ -80,6 +89,7 @@ class PagedAllocator:
             )
             for number, group in enumerate(config.kv_groups)
         ]
+        self._looked_up = _in_order_of_lookup(self.groups)
 
     @property
     def num_spare(self) -> int:
@@ -102,28 +112,27 @@ class PagedAllocator:
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit, at most all known tokens but one; changes nothing.
 
-        Groups lower the length in turn until none objects (full attention first).
+        Kinds of groups lower the length in turn until none objects, full attention first.
         """
-        max_blocks = (sequence.known - 1) // self._block_size
-        if not self._caching:
-            return Hit(0, tuple([] for _ in self.groups), 0)
-        length, full = max_blocks, max_blocks
         hits: list[list[Block]] = [[] for _ in self.groups]
-        settled = False
-        while not settled:
-            settled = True
-            for number, group in enumerate(self.groups):
-                if group.window is None and hits[number]:
-                    hits[number] = hits[number][:length]
-                    continue
-                hits[number] = group.find_hit(sequence, length)
-                if group.window is None:
-                    full = len(hits[number])
-                if len(hits[number]) < length:
-                    length = len(hits[number])
-                    settled = number == 0
+        if not self._caching:
+            return Hit(0, tuple(hits), 0)
+        length, longest = (sequence.known - 1) // self._block_size, 0
+        num_agreed = 0
+        for alike in cycle(self._looked_up):
+            if num_agreed == len(self._looked_up):
+                break
+            num_agreed += 1
+            if alike[0].window is None and longest:
+                continue  # any shorter hit will do as well
+            found = GroupTables.find_hit(alike, sequence, length)
+            if len(found[0]) < length:
+                length, num_agreed = len(found[0]), 1
+            longest = max(longest, length)
+            for group, blocks in zip(alike, found, strict=True):
+                hits[group.number] = blocks
         hits = [blocks[:length] for blocks in hits]
-        return Hit(length * self._block_size, tuple(hits), full * self._block_size)
+        return Hit(length * self._block_size, tuple(hits), longest * self._block_size)
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
         """Why a waiting sequence cannot enter now: ``blocks``, ``admission rule`` or ``None``.
@@ -152,8 +161,8 @@ class PagedAllocator:
     def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
         """Reference the hit, take the chunk's blocks, give keys to what it fills."""
         sequence.junction_blocks = 0
-        if hit.full_tokens > hit.tokens:
-            sequence.junction_blocks = hit.full_tokens // self._block_size
+        if hit.longest_tokens > hit.tokens:
+            sequence.junction_blocks = hit.longest_tokens // self._block_size
         for group, blocks in zip(self.groups, hit.blocks, strict=True):
             group.admit(sequence, blocks, hit.tokens)
         for group in self.groups:

@@ -79,12 +79,15 @@ class Comparison:
     """Watches a schedule log and raises at the first record that is not theirs.
 
     Fields in ``without`` are not compared; a field that the recorded log does not carry neither,
-    but for those that are left out where there is nothing to tell.
+    but for those that are left out where there is nothing to tell. Tokens thrown away because a
+    client gave up are not compared: the recordings tell them in one loop of the engine only.
     """
 
     def __init__(self, log: GoldenLog, without: Iterable[str] = ()) -> None:
         self._log = log
         self._without = frozenset(without)
+        self._aborted = sorted((time, name) for time, name in log.summary.get("aborted", ()))
+        self._gave_up = {name for _, name in self._aborted}
         self._num_called = 0
         self._steps = iter(n for n, record in enumerate(log.records) if record["type"] == "step")
 
@@ -99,6 +102,9 @@ class Comparison:
         """Compare the results of the oldest open step."""
         position = next(self._steps)
         theirs = self._log.records[position]
+        if self._gave_up and "dropped" in theirs:
+            dropped = [name for name in theirs["dropped"] if name not in self._gave_up]
+            theirs = {**theirs, "dropped": dropped}
         self._compare(_place(theirs), _AT_RESULT, theirs, record, position)
 
     def finish(self, ours: ScheduleLog) -> None:
@@ -118,9 +124,11 @@ class Comparison:
             if theirs["status"] == record["status"] == "rejected":
                 fields.remove("finish_reason")  # the engine's own word
             self._compare(f"request {theirs['id']}", fields, theirs, record, position)
-        summary = ours.summary()
-        fields = [key for key in summary if key in log.summary or key in _IF_ANY]
-        self._compare("the summary", fields, log.summary, summary, position)
+        summary, theirs = ours.summary(), {**log.summary, "aborted": self._aborted}
+        fields = [key for key in summary if key in theirs or key in _IF_ANY]
+        if self._gave_up:
+            fields.remove("dropped_tokens")
+        self._compare("the summary", fields, theirs, summary, position)
 
     def _compare(
         self,
@@ -184,7 +192,7 @@ def replay(
     """
     config, cost = engine_options({**log.options, **(options or {})})
     max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
-    leaps = not step and leapable(config)[0]
+    leaps = not step and leapable(config)[0] and trace.timeout_ns is None
     comparison = Comparison(log, STEPPER_ONLY if leaps else ())
     difference = None
     ours: LeapLog | StepperLog

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kvsim.sim.recording.recorder import FINISHED, REFUSED
+from kvsim.sim.recording.recorder import ABORTED, FINISHED, REFUSED
 from kvsim.traces.common.quantities import PS_PER_NS
 from kvsim.traces.trace.trace import STOP
 
@@ -64,6 +64,7 @@ class ScheduleLog:
         self._resume_hits: dict[str, list[int]] = {}
         self._resumed_tokens: int | None = 0
         self._free_at_end: int | None = None
+        self._aborted: list[tuple[int, str]] = []
 
     def add_call(
         self,
@@ -117,6 +118,10 @@ class ScheduleLog:
         if self._watcher is not None:
             self._watcher.applied(step)
 
+    def add_abort(self, index: int, now_ps: int) -> None:
+        """Note that an engine was told of a client that gave up."""
+        self._aborted.append((now_ps // PS_PER_NS, self._trace.request_id(index)))
+
     def close(self) -> None:
         """Write, when nothing is left to do, the requests rejected after the last step."""
         if self._num_arrived < len(self._arrival_ps):
@@ -160,7 +165,7 @@ class ScheduleLog:
         trace, recorder = self._trace, self.recorder
         assert recorder is not None, "the log never saw its engine"
         name = trace.request_id(index)
-        refused = recorder.status[index] == REFUSED
+        status = recorder.status[index]
         stops = trace.ends_by is not None and trace.ends_by[index] == STOP
         whole = recorder.output_tokens[index] == trace.output_tokens[index]
         return {
@@ -169,17 +174,23 @@ class ScheduleLog:
             "arrival_ns": int(trace.arrival_ns[index]),
             "prompt_len": int(trace.prompt_tokens[index]),
             "priority": 0 if trace.priority is None else int(trace.priority[index]),
-            "status": {FINISHED: "ok", REFUSED: "rejected"}.get(
-                recorder.status[index], "unfinished"
+            "status": {FINISHED: "ok", ABORTED: "ok", REFUSED: "rejected"}.get(
+                status, "unfinished"
             ),
             "first_scheduled_step": self._first_step.get(name),
             "first_token_ns": _ns(recorder.first_token_ps[index]),
-            "finish_ns": _ns(recorder.finish_ps[index]),
+            "finish_ns": None if status == ABORTED else _ns(recorder.finish_ps[index]),
             "output_tokens": recorder.output_tokens[index],
-            "cached_prompt_tokens": None if refused else recorder.hit_tokens[index],
+            "cached_prompt_tokens": recorder.hit_tokens[index]
+            if name in self._first_step
+            else None,
             "preemptions": recorder.preemptions[index],
             "resume_hits": self._resume_hits.get(name, []),
-            "finish_reason": "stop" if stops and whole else "length",
+            "finish_reason": "abort"
+            if status == ABORTED
+            else "stop"
+            if stops and whole
+            else "length",
         }
 
     def summary(self) -> dict[str, Any]:
@@ -195,7 +206,7 @@ class ScheduleLog:
             "end_ns": last_ns,
             "preemptions": recorder.num_preemptions,
             "evicted_blocks": recorder.num_evicted_blocks,
-            "stalled": any(status[index] != FINISHED for index in accepted),
+            "stalled": any(status[index] not in (FINISHED, ABORTED) for index in accepted),
             "requests": len(trace),
             "finished": status.count(FINISHED),
             "rejected": status.count(REFUSED),
@@ -206,6 +217,7 @@ class ScheduleLog:
             "scheduled_tokens": sum(item[1] for step in steps for item in step["sched"]),
             "dropped_tokens": sum(len(step.get("dropped", ())) for step in steps),
             "free_at_end": self._free_at_end,
+            "aborted": sorted(self._aborted),
         }
         if self._resumed_tokens is not None:
             summary["vllm_prefix_cache_stats"] = self._cache_stats(summary, self._resumed_tokens)
@@ -214,7 +226,11 @@ class ScheduleLog:
     def _cache_stats(self, summary: dict[str, Any], resumed_tokens: int) -> dict[str, int]:
         """Look-ups as the engine counts them (all 0 without prefix caching)."""
         stats = {
-            "queries": summary["prompt_tokens"],
+            "queries": sum(
+                int(self._trace.prompt_tokens[index])
+                for index in range(len(self._trace))
+                if self._trace.request_id(index) in self._first_step
+            ),
             "hits": summary["cached_prompt_tokens"],
             "requests": len(self._first_step),
             "preempted_queries": resumed_tokens,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.policies.allocators import PagedAllocator
 from kvsim.sim.conformance.schedule_log import ScheduleLog
-from kvsim.sim.engine.listener import ScheduleListener
+from kvsim.sim.engine.listener import ABORT, ScheduleListener
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.block_pool import BlockPool
@@ -27,6 +27,12 @@ class StepperLog(ScheduleLog, ScheduleListener):
         self._pool: BlockPool | None = None
         self._tables: dict[int, list[int]] = {}
         self._num_evicted = 0
+
+    def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
+        """Note whose client gave up."""
+        self._tables.pop(index, None)
+        if why == ABORT:
+            self.add_abort(index, now_ps)
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         """Write what the call handed out."""

@@ -33,6 +33,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "scheduler_reserve_full_isl": True,
     "layout": "full",
     "sliding_window": None,
+    "groups": None,
     "prefix_cache_retention_interval": None,
     "cost": {
         "base": 4_000_000,
@@ -50,7 +51,7 @@ _LAYOUTS: Final = ("full", "swa", "hybrid")
 _CHOICES: Final = {"policy": ("fcfs", "priority"), "layout": _LAYOUTS}
 _FROM_ZERO: Final = {"long_prefill_token_threshold", "prefix_cache_retention_interval"}
 _OPTIONAL: Final = {"sliding_window", "prefix_cache_retention_interval"}
-_NOT_RULES: Final = {"layout", "sliding_window", "cost", "log_blocks", "check_pool_fits"}
+_NOT_RULES: Final = {"layout", "sliding_window", "groups", "cost", "log_blocks", "check_pool_fits"}
 _STEP_KEYS: Final = ("i", "t0", "t1", "sched", "admitted", "preempted", "finished")
 
 
@@ -123,28 +124,54 @@ def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCos
     cost = DEFAULTS["cost"] | options["cost"]
     for name, value in cost.items():
         _check(name, value, DEFAULTS["cost"])
-    window = options["sliding_window"]
-    if options["layout"] != "full" and window is None:
-        msg = f"layout {options['layout']!r} needs sliding_window"
-        raise ValueError(msg)
-    if not options["enable_chunked_prefill"] and (
-        options["max_num_batched_tokens"] < options["max_model_len"]
-    ):
-        msg = "without chunked prefill max_num_batched_tokens must be >= max_model_len"
-        raise ValueError(msg)
-    groups = {
-        "full": (KVGroup(),),
-        "swa": (KVGroup(window),),
-        "hybrid": (KVGroup(), KVGroup(window)),
-    }
+    groups = _kv_groups(options)
+    _check_engine_starts(options, groups)
     rules = {name: value for name, value in options.items() if name not in _NOT_RULES}
-    config = SchedulerConfig(**rules, kv_groups=groups[options["layout"]])
+    config = SchedulerConfig(**rules, kv_groups=groups)
     return config, LinearCost(
         cost["base"] * PS_PER_NS,
         cost["per_prefill_token"] * PS_PER_NS,
         cost["per_decode_seq"] * PS_PER_NS,
         cost["per_context_token"] * PS_PER_NS,
     )
+
+
+def _kv_groups(options: Mapping[str, Any]) -> tuple[KVGroup, ...]:
+    """The groups in the engine's order: those listed, else those of the layout."""
+    if options["groups"] is not None:
+        return tuple(KVGroup(window) for window in options["groups"])
+    window = options["sliding_window"]
+    if options["layout"] != "full" and window is None:
+        msg = f"layout {options['layout']!r} needs sliding_window"
+        raise ValueError(msg)
+    return {
+        "full": (KVGroup(),),
+        "swa": (KVGroup(window),),
+        "hybrid": (KVGroup(), KVGroup(window)),
+    }[options["layout"]]
+
+
+def _check_engine_starts(options: Mapping[str, Any], groups: tuple[KVGroup, ...]) -> None:
+    """Refuse options that contradict each other, as the engine does when it starts."""
+    budget, model_len = options["max_num_batched_tokens"], options["max_model_len"]
+    seats, threshold = options["max_num_seqs"], options["long_prefill_token_threshold"]
+    interval, block_size = options["prefix_cache_retention_interval"], options["block_size"]
+    msg = None
+    if not options["enable_chunked_prefill"] and budget < model_len:
+        msg = "without chunked prefill max_num_batched_tokens must be >= max_model_len"
+    elif budget < seats:
+        msg = f"max_num_batched_tokens (={budget}) must be at least max_num_seqs (={seats})"
+    elif threshold > model_len:
+        msg = f"long_prefill_token_threshold (={threshold}) is above max_model_len (={model_len})"
+    elif interval and all(group.sliding_window is None for group in groups):
+        msg = f"prefix_cache_retention_interval (={interval}) needs a group with a window"
+    elif interval and interval % block_size:
+        msg = (
+            f"prefix_cache_retention_interval (={interval}) must be a multiple of block_size "
+            f"(={block_size})"
+        )
+    if msg is not None:
+        raise ValueError(msg)
 
 
 def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
@@ -157,7 +184,10 @@ def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
     default = known[name]
     allowed = "an object of integer ns" if isinstance(default, dict) else "true or false"
     fits = type(value) is type(default)
-    if name in _OPTIONAL or (isinstance(default, int) and not isinstance(default, bool)):
+    if name == "groups":
+        allowed = "null, or a list of windows in tokens (from 1) and null for full attention"
+        fits = value is None or _is_list_of_windows(value)
+    elif name in _OPTIONAL or (isinstance(default, int) and not isinstance(default, bool)):
         least = 0 if name in _FROM_ZERO or known is not DEFAULTS else 1
         allowed = f"a whole number from {least}"
         fits = type(value) is int and value >= least
@@ -168,8 +198,14 @@ def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
         allowed = " or ".join(_CHOICES[name])
         fits = value in _CHOICES[name]
     elif isinstance(default, float):
-        allowed = "a number from 0 to 1"
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+        allowed = "a number from 0 up to, but not, 1"
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
     if not fits:
         msg = f"option {name} is {value!r}; allowed: {allowed}"
         raise ValueError(msg)
+
+
+def _is_list_of_windows(value: object) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(item is None or (type(item) is int and item >= 1) for item in value)

@@ -3,12 +3,16 @@
 vLLM 0.32.0 (``v1/core/kv_cache_utils.py``) gives every KV group the same number of layers, so that
 a block of any group has the same size: the smallest group sets it unless the largest is less than
 half again as large; larger groups are split, the last one padded with layers that hold nothing.
+Groups stand in the order in which the first of their layers comes: gpt-oss and Gemma begin with a
+window.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kvsim.sim.models.layers import shape_of
 
 if TYPE_CHECKING:
     from kvsim.sim.models.spec import LayerGroup, ModelSpec
@@ -26,7 +30,7 @@ class EngineGroup:
 
 @dataclass(frozen=True, slots=True)
 class EngineGroups:
-    """All block tables of a model; each block holds ``layers_per_group`` layers' KV."""
+    """Block tables of a model in engine order; a block holds ``layers_per_group`` layers' KV."""
 
     groups: tuple[EngineGroup, ...]
     layers_per_group: int
@@ -39,8 +43,10 @@ class EngineGroups:
 
 
 def engine_groups(model: ModelSpec) -> EngineGroups:
-    """Split the model's storing layers into block tables of equal height."""
+    """Split the model's storing layers into block tables of equal height, in engine order."""
+    shapes = [layer.shape for layer in model.layers if layer.stores_kv]
     storing = [group for group in model.groups if group.num_kv_layers]
+    storing.sort(key=lambda group: shapes.index(shape_of(group)))
     counts = [group.num_kv_layers for group in storing]
     if not counts:
         return EngineGroups((), 0)

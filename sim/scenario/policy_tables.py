@@ -285,5 +285,6 @@ class Retention:
     prefix_cache_retention_interval: int | None = key(
         0,
         whole(0, optional=True),
-        "Windows: `none`: every full block stays findable; else only those that a resume needs",
+        "Windows: beside what a resume needs, the tail of each interval of so many tokens stays "
+        "findable; 0: no interval's, `none`: every block",
     )

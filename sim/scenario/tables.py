@@ -200,7 +200,9 @@ class Engine:
         "default has it",
     )
     kv_groups: tuple[KVGroup, ...] | None = key(
-        None, kv_groups(), "Layers by what they attend to, in place of the model's own"
+        None,
+        kv_groups(),
+        "Layers by what they attend to, in the engine's order, in place of the model's own",
     )
     beam_turnover: float = key(
         0.05, fraction(above_zero=True), "Share of the tokens after which beams are drawn anew"

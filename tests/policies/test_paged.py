@@ -184,20 +184,81 @@ def test_groups_share_the_pool_and_lower_the_hit_in_turn() -> None:
     allocator.pool.index.pop((1, first.block_key(2, 4)))  # as if it had been evicted
     window[2].key = None
     hit = allocator.find_hit(make_sequence(1, 16, "abc"))
-    assert (hit.tokens, hit.full_tokens) == (8, 12)
+    assert (hit.tokens, hit.longest_tokens) == (8, 12)
     assert [len(blocks) for blocks in hit.blocks] == [2, 2]
 
 
-@pytest.mark.parametrize(("interval", "kept"), [(None, [0, 1, 2, 3]), (0, [2])])
-def test_retention_keeps_what_a_resume_looks_at(interval: int | None, kept: list[int]) -> None:
+def keys_of(allocator: PagedAllocator, group: int = 0) -> list[int]:
+    """Numbers of the blocks of sequence 0 that have a key."""
+    blocks = allocator.groups[group].tables[0]
+    return [number for number, block in enumerate(blocks) if block.key is not None]
+
+
+@pytest.mark.parametrize(
+    ("window", "interval", "kept"),
+    [
+        (5, None, [0, 1, 2, 3]),
+        (5, 0, [2]),  # prompt - 1 tokens end in block 3
+        (5, 8, [1, 2, 3]),  # and the tails of the intervals [0, 8) and [8, 16)
+        (5, 12, [2]),
+        (6, 8, [0, 1, 2, 3]),  # a tail of two blocks is the whole interval
+        (1, None, []),  # the next token attends to itself alone
+        (1, 8, []),
+    ],
+)
+def test_retention_keeps_what_a_hit_looks_at(
+    window: int, interval: int | None, kept: list[int]
+) -> None:
     config = replace(
-        CONFIG, kv_groups=(KVGroup(sliding_window=5),), prefix_cache_retention_interval=interval
+        CONFIG,
+        kv_groups=(KVGroup(sliding_window=window),),
+        prefix_cache_retention_interval=interval,
     )
     allocator = PagedAllocator(config)
-    sequence = make_sequence(0, 16, "abcd")  # prompt - 1 tokens end in block 3
-    enter(allocator, sequence)
-    blocks = allocator.groups[0].tables[0]
-    assert [number for number, block in enumerate(blocks) if block.key is not None] == kept
+    enter(allocator, make_sequence(0, 16, "abcd"))
+    assert keys_of(allocator) == kept
+
+
+def test_groups_take_blocks_in_their_order_but_full_attention_is_looked_up_first() -> None:
+    config = replace(
+        CONFIG,
+        kv_groups=(KVGroup(sliding_window=5), KVGroup()),
+        prefix_cache_retention_interval=0,
+    )
+    allocator = PagedAllocator(config)
+    first = make_sequence(0, 9, "ab")
+    enter(allocator, first)
+    assert (table(allocator, first, 0), table(allocator, first, 1)) == ([1, 2, 3], [4, 5, 6])
+    assert (keys_of(allocator, 0), keys_of(allocator, 1)) == ([1], [0, 1])
+    hit = allocator.find_hit(make_sequence(1, 8, "ab"))
+    assert (hit.tokens, hit.longest_tokens) == (0, 4)
+    allocator.release(first)
+    assert [block.id for block in allocator.pool.free_queue][-3:] == [2, 5, 4]
+
+
+def test_a_lone_group_and_groups_alike_have_no_junction() -> None:
+    for windows in ([5], [5, 5], [None, None]):
+        groups = tuple(map(KVGroup, windows))
+        allocator = PagedAllocator(replace(CONFIG, kv_groups=groups, num_gpu_blocks=20))
+        enter(allocator, make_sequence(0, 9, "ab"))
+        last = len(windows) - 1
+        block = allocator.groups[last].tables[0][1]
+        allocator.pool.index.pop(block.key)  # one of them has lost its second block
+        block.key = None
+        hit = allocator.find_hit(make_sequence(1, 13, "abc"))
+        assert (hit.tokens, hit.longest_tokens) == (4, 4)
+
+
+def test_windows_that_differ_have_a_junction_where_the_first_ends() -> None:
+    config = replace(CONFIG, kv_groups=(KVGroup(5), KVGroup(9)), prefix_cache_retention_interval=8)
+    allocator = PagedAllocator(config)
+    enter(allocator, make_sequence(0, 9, "ab"))
+    assert (keys_of(allocator, 0), keys_of(allocator, 1)) == ([1], [0, 1])
+    block = allocator.groups[1].tables[0][0]
+    allocator.pool.index.pop(block.key)
+    block.key = None
+    hit = allocator.find_hit(make_sequence(1, 13, "abc"))
+    assert (hit.tokens, hit.longest_tokens) == (0, 8)
 
 
 def test_a_table_that_holds_a_free_block_is_seen() -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vllm"
+GROUPS = GOLDEN.with_name("vllm-groups")
 MS = 10**9  # picoseconds
 
 
@@ -98,7 +99,8 @@ def recorded() -> Callable[[str], tuple[GoldenLog, Trace]]:
 
     @lru_cache(maxsize=2)  # a log is large; tests that share one stand together
     def read(name: str) -> tuple[GoldenLog, Trace]:
-        log = read_log(GOLDEN / f"{name}.jsonl.gz")
+        places = (folder / f"{name}.jsonl.gz" for folder in (GOLDEN, GROUPS))
+        log = read_log(next(path for path in places if path.exists()))
         return log, traces(find_trace(log))
 
     return read

@@ -2,7 +2,8 @@
 
 They belong to the recorded schedules of real engines and keep their own zero of time. With
 ``"stop": true`` the last token is a stop token: the engine was told the room left in the context
-(``max_tokens`` -1 here), not the length. Without it ``output_len`` was the ``max_tokens``.
+(``max_tokens`` -1 here), not the length. Without it ``output_len`` was the ``max_tokens``. With
+``timeout_ns`` the client gives up so long after the arrival.
 """
 
 from __future__ import annotations
@@ -37,7 +38,16 @@ if TYPE_CHECKING:
     from kvsim.traces.reading.source import Source
     from kvsim.traces.trace.trace import Trace
 
-_KEYS: Final = ("id", "arrival_ns", "prompt_len", "output_len", "priority", "hash_ids", "stop")
+_KEYS: Final = (
+    "id",
+    "arrival_ns",
+    "prompt_len",
+    "output_len",
+    "priority",
+    "hash_ids",
+    "stop",
+    "timeout_ns",
+)
 _DETECTED_BY: Final = frozenset({"requests", "prompt_len", "output_len", "hash_ids"})
 
 
@@ -139,6 +149,10 @@ def _add(batch: Batch, intake: Intake, block_tokens: int) -> None:
         "ends_by": ends_by,
         "priority": whole_numbers(batch, "priority", low=INT64_MIN, high=INT64_MAX, default=0),
     }
+    if any(value is not None for value in batch.columns["timeout_ns"]):
+        columns["timeout_ns"] = whole_numbers(
+            batch, "timeout_ns", low=0, high=INT64_MAX, default=-1
+        )
     intake.add(batch, columns, ids.clip(covered))
 
 

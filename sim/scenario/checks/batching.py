@@ -88,6 +88,18 @@ BATCHING: Final[Checks] = (
             f"(={s.batching.long_prefill_token_threshold}) belongs to another policy"
         ),
     ),
+    Check(  # vLLM 0.32.0 does not start either
+        "batching engine",
+        lambda s, c: (
+            s.batching.policy == "mixed-running-first"
+            and s.batching.long_prefill_token_threshold > c.max_model_len
+        ),
+        lambda s, c: (
+            "batching.long_prefill_token_threshold "
+            f"(={s.batching.long_prefill_token_threshold}) is above engine.max_model_len "
+            f"(={c.max_model_len}): lower it, or set it to 0, no such limit"
+        ),
+    ),
     Check(
         "batching engine",
         lambda s, c: s.batching.policy in _WAITS_FOR_RESULTS and c.async_scheduling,

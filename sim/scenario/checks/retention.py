@@ -51,6 +51,11 @@ def _kind(scenario: Scenario) -> str:
     return f"retention.kind = {scenario.retention.kind!r}"
 
 
+def _interval(scenario: Scenario) -> str:
+    interval = scenario.retention.prefix_cache_retention_interval
+    return f"retention.prefix_cache_retention_interval (={interval})"
+
+
 def _drops(scenario: Scenario) -> bool:
     return scenario.retention.kind != "model"
 
@@ -88,6 +93,22 @@ def _unless_drawn(key: str) -> Check[Scenario, SchedulerConfig]:
 
 
 RETENTION: Final[Checks] = (
+    Check(  # this one and the next as vLLM 0.32.0 when it starts
+        "retention",
+        lambda s, c: (
+            bool(s.retention.prefix_cache_retention_interval)
+            and all(group.sliding_window is None for group in c.kv_groups)
+        ),
+        lambda s, _: (
+            f"{_interval(s)} says which blocks of a sliding window stay findable; this model has "
+            "none: set it to 0 or 'none'"
+        ),
+    ),
+    Check(
+        "retention engine",
+        lambda s, c: bool((s.retention.prefix_cache_retention_interval or 0) % c.block_size),
+        lambda s, c: f"{_interval(s)} must be a multiple of engine.block_size (={c.block_size})",
+    ),
     Check(
         "retention",
         lambda s, _: _drops(s) and budget_of(s.retention) is None,

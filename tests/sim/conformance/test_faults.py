@@ -22,6 +22,7 @@ from kvsim.policies.queue_order.fcfs import FCFS
 from kvsim.policies.retention.sinks_recent import SinksRecent
 from kvsim.policies.sequence import Sequence
 from kvsim.sim.conformance.replay import Verdict, replay
+from kvsim.sim.engine.closed_loop_driver import SessionDriver
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.engine.stepper import Stepper
 from kvsim.sim.engine.steps_in_flight import Flights
@@ -278,12 +279,12 @@ WINDOWS = [
     fault(
         "window: hit needs the whole prefix",
         "hybrid_tree_r0",
-        (GroupTables, "find_hit", "if self.window is None:", "if True:"),
+        (GroupTables, "find_hit", "if first.window is None:", "if True:"),
     ),
     fault(
         "retention 0 ignored",
         "hybrid_tree_r0",
-        (GroupTables, "_keeps", "self._retention_interval is None", "True"),
+        (GroupTables, "_keeps", "self.window is None", "True"),
     ),
     fault(
         "no junction",
@@ -293,8 +294,56 @@ WINDOWS = [
     fault(
         "keys shared between groups",
         "hybrid_shared_tight_r0",
-        (GroupTables, "_lookup", "(self._group, ", "(0, "),
-        (GroupTables, "_set_key", "(self._group, sequence.block_key(index,", KEY_OF_GROUP_0),
+        (GroupTables, "_lookup", "(self.number, ", "(0, "),
+        (GroupTables, "_set_key", "(self.number, sequence.block_key(index,", KEY_OF_GROUP_0),
+    ),
+]
+
+GROUPS = [
+    fault(
+        "retention above 0 acts as 0",
+        "x60038",
+        (GroupTables, "_keeps", "if interval and", "if False and"),
+    ),
+    fault(
+        "window of one token needs a block",
+        "x62031",
+        (GroupTables, "__init__", "-(-(window - 1) // block_size)", "-(-window // block_size)"),
+    ),
+    fault(
+        "groups looked up in the engine's order",
+        "min_x63029",
+        (
+            PagedAllocator,
+            "find_hit",
+            "cycle(self._looked_up)",
+            "cycle(sorted(self._looked_up, key=lambda alike: alike[0].number))",
+        ),
+    ),
+    fault(
+        "groups give up blocks full attention first",
+        "min_x63029",
+        (
+            PagedAllocator,
+            "release",
+            "in self.groups:",
+            "in sorted(self.groups, key=lambda group: group.window is not None):",
+        ),
+    ),
+    fault(
+        "a single group has a junction",
+        "min_x61057",
+        (
+            PagedAllocator,
+            "find_hit",
+            "length, longest = (sequence.known - 1) // self._block_size, 0",
+            "length = longest = (sequence.known - 1) // self._block_size",
+        ),
+    ),
+    fault(
+        "who gave up gets the results of the step",
+        "x65024",
+        (SessionDriver, "_boundary", "self._tell_aborts(now_ps)", "pass"),
     ),
 ]
 
@@ -428,7 +477,7 @@ ASYNC = [
     ),
 ]
 
-FAULTS = sorted([*CACHE, *SCHEDULING, *WINDOWS, *ASYNC], key=lambda row: row.scenario)
+FAULTS = sorted([*CACHE, *SCHEDULING, *WINDOWS, *GROUPS, *ASYNC], key=lambda row: row.scenario)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,8 @@ def test_options_have_the_defaults_of_the_format() -> None:
     assert engine_options(DEFAULTS) == (config, cost)
     hybrid, _ = engine_options({"layout": "hybrid", "sliding_window": 64})
     assert hybrid.kv_groups == (KVGroup(), KVGroup(64))
+    listed, _ = engine_options({"layout": "hybrid", "groups": [7, None]})
+    assert listed.kv_groups == (KVGroup(7), KVGroup())
     _, free = engine_options({"cost": {"base": 0}})
     assert (free.base_ps, free.per_prefill_token_ps) == (0, 30_000_000)
 
@@ -35,17 +37,45 @@ BAD_OPTIONS = [
     ({"block_size": 0}, "option block_size is 0; allowed: a whole number from 1"),
     ({"block_size": True}, "option block_size is True; allowed: a whole number from 1"),
     ({"block_size": "16"}, "option block_size is '16'; allowed: a whole number from 1"),
-    ({"watermark": 1.5}, "option watermark is 1.5; allowed: a number from 0 to 1"),
+    ({"watermark": 1.5}, "option watermark is 1.5; allowed: a number from 0 up to, but not, 1"),
+    ({"watermark": 1.0}, "option watermark is 1.0; allowed: a number from 0 up to, but not, 1"),
+    ({"watermark": 1}, "option watermark is 1; allowed: a number from 0 up to, but not, 1"),
     ({"policy": "lifo"}, "option policy is 'lifo'; allowed: fcfs or priority"),
     ({"layout": "mla"}, "option layout is 'mla'; allowed: full or swa or hybrid"),
     ({"layout": "swa"}, "layout 'swa' needs sliding_window"),
+    ({"groups": []}, "option groups is []; allowed: null, or a list of windows in tokens"),
+    ({"groups": [None, 0]}, "option groups is [None, 0]; allowed: null, or a list of windows"),
+    ({"groups": 5}, "option groups is 5; allowed: null, or a list of windows in tokens"),
     ({"sliding_window": 0}, "option sliding_window is 0; allowed: a whole number from 1 or null"),
     ({"cost": 5}, "option cost is 5; allowed: an object of integer ns"),
     ({"cost": {"base": -1}}, "option base is -1; allowed: a whole number from 0"),
     ({"cost": {"bases": 1}}, "option bases is unknown; did you mean base?"),
     ({"enable_chunked_prefill": 0}, "option enable_chunked_prefill is 0; allowed: true or false"),
     ({"enable_chunked_prefill": False}, "without chunked prefill max_num_batched_tokens must be"),
+    (
+        {"max_num_batched_tokens": 8, "max_num_seqs": 9},
+        "max_num_batched_tokens (=8) must be at least max_num_seqs (=9)",
+    ),
+    (
+        {"long_prefill_token_threshold": 4097},
+        "long_prefill_token_threshold (=4097) is above max_model_len (=4096)",
+    ),
+    (
+        {"prefix_cache_retention_interval": 16},
+        "prefix_cache_retention_interval (=16) needs a group with a window",
+    ),
+    (
+        {"prefix_cache_retention_interval": 24, "groups": [None, 40]},
+        "prefix_cache_retention_interval (=24) must be a multiple of block_size (=16)",
+    ),
 ]
+
+
+def test_the_engine_starts_at_the_limits() -> None:
+    engine_options({"max_num_batched_tokens": 9, "max_num_seqs": 9})
+    engine_options({"long_prefill_token_threshold": 4096})
+    engine_options({"prefix_cache_retention_interval": 0})
+    engine_options({"prefix_cache_retention_interval": 48, "groups": [None, 40]})
 
 
 @pytest.mark.parametrize(("options", "message"), BAD_OPTIONS)

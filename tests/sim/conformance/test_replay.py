@@ -103,6 +103,23 @@ def test_each_field_of_requests_and_summary(name: str, recorded: Recorded) -> No
         assert (difference.place, difference.field) == ("the summary", field)
 
 
+def test_who_gave_up_is_compared_but_not_tokens_thrown_away_for_it(recorded: Recorded) -> None:
+    log, trace = recorded("x65009")
+    name = log.summary["aborted"][1][1]
+    at = next(n for n, record in enumerate(log.records) if name in record["dropped"])
+    other = copied(log)
+    other.records[at] = {**log.records[at], "dropped": []}
+    other.summary["dropped_tokens"] += 1
+    assert replay(other, trace, step=True).difference is None
+    other.records[at] = {**log.records[at], "dropped": [name, "somebody"]}
+    assert compare(other, trace).field == "dropped"
+    other = copied(log)
+    other.summary["aborted"][1][0] += 1
+    assert compare(other, trace).field == "aborted"
+    del other.summary["aborted"][1]
+    assert compare(other, trace).field in {"dropped", "aborted"}
+
+
 def test_records_more_or_fewer_than_ours(recorded: Recorded) -> None:
     log, trace = recorded("micro")
     shorter, longer = copied(log), copied(log)

@@ -12,9 +12,12 @@ import pytest
 
 from kvsim.sim.conformance.recordings import find_trace
 from kvsim.sim.conformance.replay import replay
+from kvsim.sim.conformance.stepper_log import StepperLog
 from kvsim.sim.conformance.vllm_log import GoldenLog, engine_options, read_log
 from kvsim.sim.leaping.leaper import leapable
+from kvsim.sim.run.replay import run
 from kvsim.traces import Trace, read_trace
+from kvsim.traces.adjust.max_tokens import assume_max_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +26,16 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "vllm"
 INDEX = json.loads((GOLDEN / "index.json").read_text("utf-8"))
+GROUPS = GOLDEN.with_name("vllm-groups")
+WITH_GROUPS = json.loads((GROUPS / "index.json").read_text("utf-8"))
 REAL = ("azure_0_600", "llmservingsim_0_300", "mooncake_0_200")
 
 
 def test_every_log_is_in_the_index() -> None:
     assert {path.name.removesuffix(".jsonl.gz") for path in GOLDEN.glob("*.gz")} == set(INDEX)
     assert len(INDEX) == 77
+    assert {path.name.removesuffix(".jsonl.gz") for path in GROUPS.glob("*.gz")} == set(WITH_GROUPS)
+    assert len(WITH_GROUPS) == 28
 
 
 @pytest.mark.parametrize("step", [True, False], ids=["stepper", "leaper"])
@@ -42,6 +49,38 @@ def test_made_up_scenario(name: str, step: bool, recorded: Recorded) -> None:
     assert verdict.engine == ("stepper" if step else "leaper")
     assert verdict.difference is None
     assert verdict.num_steps == INDEX[name]["steps"]
+
+
+@pytest.mark.parametrize("name", sorted(WITH_GROUPS))
+def test_groups_in_any_order_and_aborts(name: str, recorded: Recorded) -> None:
+    """All are the stepper's: it is asked for nothing, and takes them."""
+    log, trace = recorded(name)
+    assert (trace.timeout_ns is not None) == bool(WITH_GROUPS[name]["aborts"])
+    verdict = replay(log, trace, step=False)
+    assert (verdict.engine, verdict.difference) == ("stepper", None)
+    assert verdict.num_steps == log.summary["steps"]
+
+
+@pytest.mark.parametrize(("groups", "cached"), [([5, None], 5), ([None, 5], 6)])
+def test_the_order_of_groups_decides_what_is_evicted(
+    groups: list[int | None], cached: int, tmp_path: Path
+) -> None:
+    """Known of the engine: window first, at step 5 its cache has 5 blocks."""
+    lengths = [(9, 4, [1]), (10, 11, [1, 2]), (3, 52, [3, 4, 5, 6])]
+    requests = [
+        {"id": f"r{i}", "arrival_ns": 0, "prompt_len": p, "output_len": o, "hash_ids": ids}
+        for i, (p, o, ids) in enumerate(lengths)
+    ]
+    path = tmp_path / "three.json"
+    path.write_text(json.dumps({"trace_block_size": 16, "requests": requests}), "utf-8")
+    options = {"groups": groups, "block_size": 4, "num_gpu_blocks": 14, "max_model_len": 24}
+    options |= {"prefix_cache_retention_interval": 0, "async_scheduling": True}
+    config, cost = engine_options(options)
+    trace = read_trace(path)
+    log = StepperLog(trace)
+    max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
+    run(trace, config, cost, max_tokens=max_tokens, listener=log)
+    assert log.records[5]["cached_blocks"] == cached
 
 
 def test_most_logs_are_leapt() -> None:

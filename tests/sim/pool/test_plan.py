@@ -119,15 +119,15 @@ def test_blocks_never_exceed_the_pool(
 
 def test_mixed_layers_become_tables_of_equal_height() -> None:
     layout = block_layout(load_model("gemma-3-27b"), 16)
-    assert [t.num_layers for t in layout.tables.groups] == [10, 9, 9, 9, 9, 8, 8]
+    assert [t.num_layers for t in layout.tables.groups] == [9, 9, 9, 9, 8, 8, 10]
     assert layout.tables.layers_per_group == 10
     assert layout.tables.padding_layers == 8
-    assert layout.kv_groups == (KVGroup(None), *(KVGroup(1024),) * 6)
+    assert layout.kv_groups == (*(KVGroup(1024),) * 6, KVGroup(None))  # five windows come first
     assert layout.block_bytes == 16 * 10 * 2 * 16 * 128 * 2
     assert layout.blocks_for(16_000, 1) == 1000 + 6 * (1024 // 16 + 1)
     assert layout.blocks_for(160, 8192) == 7 * 10
     even = block_layout(load_model("gpt-oss-20b"), 16)
-    assert even.kv_groups == (KVGroup(None), KVGroup(128))
+    assert even.kv_groups == (KVGroup(128), KVGroup(None))
 
 
 def test_nearly_equal_groups_are_padded_not_split() -> None:
@@ -148,7 +148,7 @@ def test_a_state_raises_the_block_size() -> None:
 
 def test_smaller_tokens_get_more_of_them_a_block() -> None:
     layout = block_layout(load_model("gemma-4-31b"), 16)
-    assert layout.block_sizes == (32, 16, 16, 16, 16, 16)
+    assert layout.block_sizes == (16, 16, 16, 16, 16, 32)
     assert not layout.uniform
     assert layout.page_bytes == 16 * 2 * 16 * 256 * 2
     assert block_layout(LLAMA, 16).uniform

@@ -159,6 +159,46 @@ def test_prefix_switches_agree_or_are_refused() -> None:
         config_of(both)
 
 
+REFUSED_BY_THE_ENGINE: list[tuple[dict[str, object], str]] = [
+    (
+        {"engine.max_num_batched_tokens": 64, "engine.max_num_seqs": 65},
+        r"max_num_batched_tokens \(=64\) must be at least engine.max_num_seqs \(=65\)",
+    ),
+    (
+        {"batching.long_prefill_token_threshold": 513, "engine.max_model_len": 512},
+        r"long_prefill_token_threshold \(=513\) is above engine.max_model_len \(=512\)",
+    ),
+    (
+        {"retention.prefix_cache_retention_interval": 64},
+        r"prefix_cache_retention_interval \(=64\) says which .* this model has none: set it to 0",
+    ),
+    (
+        {"retention.prefix_cache_retention_interval": 24, "engine.kv_groups": ["full", 64]},
+        r"prefix_cache_retention_interval \(=24\) must be a multiple of engine.block_size \(=16\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED_BY_THE_ENGINE)
+def test_what_the_engine_refuses(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        config_of(Scenario().with_values(values))
+
+
+def test_the_engine_starts_at_its_limits() -> None:
+    values: dict[str, object] = {
+        "engine.max_num_batched_tokens": 65,
+        "engine.max_num_seqs": 65,
+        "engine.max_model_len": 512,
+        "engine.kv_groups": [64, "full"],
+        "batching.long_prefill_token_threshold": 512,
+        "retention.prefix_cache_retention_interval": 48,
+    }
+    config_of(Scenario().with_values(values))
+    other: dict[str, object] = {"batching.policy": "no-evict", "engine.max_model_len": 512}
+    config_of(Scenario().with_values(other | {"batching.long_prefill_token_threshold": 513}))
+
+
 def test_kv_groups_are_the_models_or_given() -> None:
     scenario = Scenario().with_values({"engine.kv_groups": ["full", 1024]})
     assert config_of(scenario).kv_groups == (KVGroup(), KVGroup(1024))

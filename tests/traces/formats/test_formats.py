@@ -181,6 +181,10 @@ GOLDEN_ROW = (
             "id_scope is 'session', but no row has one",
         ),
         (GOLDEN % (GOLDEN_ROW % ', "stop": 1'), "row 1: stop is 1; allowed are true and false"),
+        (
+            GOLDEN % (GOLDEN_ROW % ', "timeout_ns": -2'),
+            "row 1: timeout_ns is -2; allowed are -1 .not said. and whole numbers from 0",
+        ),
         (GOLDEN % (GOLDEN_ROW % "" + ", 7"), "row 2: the request is 7, no object"),
         (
             GOLDEN % (GOLDEN_ROW % "").replace("20", "200"),
@@ -200,6 +204,17 @@ def test_contradictions_are_one_sentence(tmp_path: Path, text: str, sentence: st
     with pytest.raises(TraceError, match=sentence) as caught:
         read_trace(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_golden_trace_says_who_gives_up_where_anybody_does(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    rows = [GOLDEN_ROW % "", (GOLDEN_ROW % ', "timeout_ns": 5').replace('"a"', '"b"')]
+    path.write_text(GOLDEN % rows[0], "utf-8")
+    assert read_trace(path).timeout_ns is None
+    path.write_text(GOLDEN % ", ".join(rows), "utf-8")
+    patience = read_trace(path).timeout_ns
+    assert patience is not None
+    assert patience.tolist() == [-1, 5]
 
 
 def test_session_scope_renames_equal_ids_of_two_sessions(tmp_path: Path) -> None:
