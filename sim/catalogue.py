@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.sim.compared_scenarios import ALIASES
 from kvsim.sim.comparison_presets import COMPARISON_PRESETS
-from kvsim.sim.documents import document_names, load_document
+from kvsim.sim.documents import document_names, document_of
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.preset import load_preset, preset_names
@@ -123,9 +123,9 @@ def formats() -> list[Entry]:
 
 def schemas() -> list[Entry]:
     """JSON documents by the name that ``kvsim schema`` takes."""
-    found = [load_document(name) for name in document_names()]
+    found = [(name, document_of(name)) for name in document_names()]
     return [
-        Entry("kvsim schema", one.name, one.origin.replace("`", ""), one.schema) for one in found
+        Entry("kvsim schema", name, one.origin.replace("`", ""), one.schema) for name, one in found
     ]
 
 
