@@ -11,7 +11,7 @@ from kvsim.sim.readable import number, seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.sim.attention_levers import LeverRow
+    from kvsim.sim.documents.levers import LeverRow
     from kvsim.sim.memory_terms import PoolRequest
 
 _FIRST: Final = 22

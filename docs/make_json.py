@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from kvsim.sim.documents import document_names, document_of
-from kvsim.sim.documents.json_schema import is_number, value_of, without_none
-from kvsim.sim.documents.part import Part, keys_of, name_of
+from kvsim.sim.documents.json_schema import LISTS, is_number, value_of, without_none
+from kvsim.traces.part import Part, keys_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ def _steps(hint: Any) -> str:
     kind, _ = without_none(hint)
     if get_origin(kind) is dict and value_of(kind) is not object:
         return ".*" + _steps(get_args(kind)[1])
-    return "[]" + _steps(get_args(kind)[0]) if get_origin(kind) is list and _is_part(kind) else ""
+    return "[]" + _steps(get_args(kind)[0]) if get_origin(kind) in LISTS and _is_part(kind) else ""
 
 
 def _words(hint: Any, optional: bool) -> str:
@@ -139,7 +139,7 @@ def _words(hint: Any, optional: bool) -> str:
     while get_origin(kind) is dict and value_of(kind) is not object and not _is_part(kind):
         kind = get_args(kind)[1]
     words = _TYPES.get(value_of(kind), "object")
-    if get_origin(kind) is list:
+    if get_origin(kind) in LISTS:
         words = f"list of {words}"
     null = " or null" if nullable and not optional else ""
     return f"{words}{null}{', optional' if optional else ''}"

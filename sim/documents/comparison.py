@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from kvsim.sim.documents.part import Document, Part, key
+from collections.abc import Sequence
+
 from kvsim.sim.documents.summary import Cost, PaperStates, Primitives, States, TraceName, Verdict
+from kvsim.traces.part import Document, Part, key
 
 
 class ComparedTrace(TraceName):
@@ -83,16 +85,22 @@ class Metrics(Part):
     hit_percent: float | None = key("%", label="hit rate, %", better="more")
     sharing_savings_percent: float | None = key("%", "while requests waited")
     retention_full_mean_bytes: float | None = key(
-        "B", "as in a summary's `retention`; `null` but for chosen retention"
+        "B", "as in a summary's `retention`; `null` but for chosen retention", label="all computed"
     )
     retention_shared_mean_bytes: float | None = key(
-        "B", "as in a summary's `retention`; `null` but for chosen retention"
+        "B", "as in a summary's `retention`; `null` but for chosen retention", label="held"
     )
     retention_per_head_mean_bytes: float | None = key(
-        "B", "as in a summary's `retention`; `null` but for chosen retention"
+        "B",
+        "as in a summary's `retention`; `null` but for chosen retention",
+        label="tables by head",
     )
-    retention_holes_percent_of_held: float | None = key("%", "the same")
-    retention_attention_mass_kept: float | None = key("1", "the same")
+    retention_holes_percent_of_held: float | None = key(
+        "%", "the same", label="holes, % of held", better="less"
+    )
+    retention_attention_mass_kept: float | None = key(
+        "1", "the same", label="attention mass", better="more"
+    )
 
 
 class Row(Part):
@@ -137,10 +145,10 @@ class ComparisonDocument(Document):
     schema = "kvsim.comparison/1"
     origin = "`kvsim compare --json`, and `comparison.json` of its folder"
 
-    traces: list[ComparedTrace] = key()
-    notes: list[str] = key("", "on all rows")
-    rows: list[Row] = key()
-    differences_to_lru: list[DifferenceToLRU] = key()
+    traces: Sequence[ComparedTrace] = key()
+    notes: Sequence[str] = key("", "on all rows")
+    rows: Sequence[Row] = key()
+    differences_to_lru: Sequence[DifferenceToLRU] = key()
     published: dict[str, object] | None = key(
         "", "with some `--preset`s: the numbers of a paper beside ours", optional=True
     )

@@ -6,14 +6,16 @@ must be there unless they are optional. ``unit`` is an annotation of ours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
 
-from kvsim.sim.documents.part import Part, keys_of, name_of
+from kvsim.traces.part import Part, keys_of, name_of
 
 if TYPE_CHECKING:
-    from kvsim.sim.documents.part import Document
+    from kvsim.traces.part import Document
 
+LISTS: Final = (list, Sequence)
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TYPES: Final = {
     str: "string",
@@ -49,7 +51,7 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 def value_of(hint: Any) -> Any:
     """Type of the values that a key holds: one, those of a list, or those that it has by name."""
     kind, _ = without_none(hint)
-    return value_of(get_args(kind)[-1]) if get_origin(kind) in (list, dict) else kind
+    return value_of(get_args(kind)[-1]) if get_origin(kind) in (*LISTS, dict) else kind
 
 
 def is_number(hint: Any) -> bool:
@@ -79,7 +81,7 @@ def _object(part: type[Part], unit: str, *, closed: bool) -> dict[str, Any]:
 
 def _value(hint: Any, unit: str, *, closed: bool) -> dict[str, Any]:
     kind, nullable = without_none(hint)
-    if get_origin(kind) is list:
+    if get_origin(kind) in LISTS:
         schema = {"type": "array", "items": _value(get_args(kind)[0], unit, closed=closed)}
     elif get_origin(kind) is dict and get_args(kind)[1] is not object:
         below = _value(get_args(kind)[1], unit, closed=closed)

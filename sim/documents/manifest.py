@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kvsim.sim.documents.part import Document, Part, key
 from kvsim.sim.documents.summary import TraceName
+from kvsim.traces.part import Document, Part, key
 
 
 class ManifestTrace(TraceName):

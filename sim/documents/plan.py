@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvsim.sim.documents.part import Document, Part, key
+from kvsim.traces.part import Document, Part, key
 
 
 class TokenBytes(Part):
@@ -60,7 +60,7 @@ class Rank(Part):
     rank: int = key("1", "with several pipeline ranks")
     first_layer: int = key("1")
     last_layer: int = key("1")
-    num_blocks: int = key("1")
+    num_blocks: int | None = key("1", "`null` where it stores no KV")
     weights_bytes: int | None = key("B", "`null` where the pool was given")
     kv_bytes: int = key("B")
     block_bytes: int = key("B")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kvsim.sim.documents.part import Document, Part, key
 from kvsim.sim.documents.summary import TraceName
+from kvsim.traces.part import Document, Part, key
+from kvsim.traces.reuse.ceiling import Ceiling, SessionReuse
 
 
 class Stretch(Part):
@@ -13,23 +14,6 @@ class Stretch(Part):
     end_request: int = key("1", "the one after it")
     blocks: int = key("1", "of the stretch")
     tokens: int = key("1", "of the stretch")
-
-
-class CeilingFigures(Part):
-    """What an infinite cache serves."""
-
-    requests: int = key("1", "with an infinite cache")
-    blocks: int = key("1", "looked up")
-    prompt_tokens: int = key("1")
-    unique_blocks: int = key("1")
-    blocks_seen_before: int = key("1", "look-ups of blocks that an earlier request left")
-    blocks_in_leading_run: int = key("1", "those of them in the leading run of such blocks")
-    tokens_in_leading_run: int = key("1", "their tokens")
-    requests_with_a_hit: int = key("1", "requests that hit at least a block")
-    requests_fully_cached: int = key("1", "requests that hit all their prompt tokens")
-    mean_request_token_ratio: float = key("1", "hits, mean over requests")
-    block_ratio: float = key("1", "hits")
-    token_ratio: float = key("1", "hits")
 
 
 class NeededBlocks(Part):
@@ -53,15 +37,6 @@ class Point(Part):
     capacity_bytes: int | None = key("B", "with `--kv-bytes-per-token`", optional=True)
 
 
-class SessionFigures(Part):
-    """What an infinite cache serves of one session."""
-
-    requests: int = key("1", "one session, with an infinite cache")
-    prompt_tokens: int = key("1")
-    hit_tokens: int = key("1")
-    token_ratio: float = key("1", "hits")
-
-
 class ReuseDocument(Document):
     """Ceiling, curve and replays."""
 
@@ -76,11 +51,11 @@ class ReuseDocument(Document):
     block_tokens: int = key("1", "tokens a block")
     longest_request_blocks: int = key("1")
     counted: Stretch = key()
-    ceiling: CeilingFigures = key()
+    ceiling: Ceiling = key("", "with an infinite cache")
     needed_blocks: NeededBlocks = key("1", "smallest LRU cache that reaches so much of the ceiling")
     policy: str = key("", "of `curve`")
     curve: list[Point] = key()
     replays: dict[str, list[Point]] = key("", "by policy")
-    sessions: dict[str, SessionFigures] | None = key(
-        "", "with `--sessions`, by name", optional=True
+    sessions: dict[str, SessionReuse] | None = key(
+        "", "with `--sessions`, by name, with an infinite cache", optional=True
     )

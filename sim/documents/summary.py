@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvsim.sim.documents.part import Document, Part, key
+from kvsim.traces.part import Document, Part, key
 
 
 class TraceName(Part):
@@ -15,7 +15,7 @@ class TraceName(Part):
 class ScenarioNames(Part):
     """What was simulated, by name."""
 
-    preset: str | None = key("", "what was simulated; `null` for a scenario of your own")
+    preset: str = key("", "what was simulated; empty for a scenario of your own")
     model: str = key("", "the model's name")
     hardware: str = key("", "the card's name")
     verified: str | None = key(

@@ -2,43 +2,8 @@
 
 from __future__ import annotations
 
-from kvsim.sim.documents.part import Document, Part, key
-
-
-class LengthFigures(Part):
-    """Token counts."""
-
-    mean: float = key("1", "tokens")
-    p50: float = key("1", "tokens")
-    p90: float = key("1", "tokens")
-    p99: float = key("1", "tokens")
-    max: int = key("1", "tokens")
-    total: int = key("1", "tokens")
-
-
-class ArrivalFigures(Part):
-    """When requests come."""
-
-    requests: int = key("1", "those with a time of their own")
-    span_s: float = key("s", "first to last")
-    rate_per_s: float | None = key("/s")
-    gap_cv: float | None = key("1", "standard deviation of the gaps by their mean")
-    iod: dict[int, float] = key("1", "dispersion in bins of so many seconds")
-
-
-class TraceFigures(Part):
-    """Statistics of every request of the file."""
-
-    rows: int = key("1", "rows of the file")
-    requests: int = key("1", "of them that are in the trace")
-    failed: int = key("1", "of them that the source calls failed")
-    skipped: int = key("1", "of them that were left out")
-    zero_outputs: int = key("1", "requests without an answer")
-    prompt: LengthFigures = key()
-    output: LengthFigures | None = key("", "answers; `null` where the file does not have them")
-    arrivals: ArrivalFigures | None = key("", "`null` where the file says no times")
-    sessions: int | None = key("1", "`null` where the file names none")
-    users: int | None = key("1", "`null` where the file names none")
+from kvsim.traces.part import Document, Part, key
+from kvsim.traces.statistics import Statistics
 
 
 class ReceiptFigures(Part):
@@ -78,5 +43,5 @@ class TraceInfo(Document):
 
     name: str = key()
     sha256: str = key("", "hash of the file's bytes")
-    statistics: TraceFigures = key()
+    statistics: Statistics = key()
     receipt: ReceiptFigures | None = key("", "how the file was understood")

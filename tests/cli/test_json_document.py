@@ -17,12 +17,12 @@ from kvsim.cli.trace_info import info_document
 from kvsim.sim.comparison import compare
 from kvsim.sim.documents import document_names, document_of
 from kvsim.sim.documents.json_schema import is_number, json_schema, value_of
-from kvsim.sim.documents.part import Part, key, keys_of
 from kvsim.sim.documents.summary import Limits
 from kvsim.sim.run import simulate
 from kvsim.sim.run_folder import manifest, to_json
 from kvsim.sim.scenario import Scenario
 from kvsim.traces import bundled_path
+from kvsim.traces.part import Part, key, keys_of
 from kvsim.traces.receipt import Receipt
 from kvsim.traces.statistics import statistics_of
 from kvsim.traces.trace import Trace
@@ -68,9 +68,9 @@ def summaries(scores: str) -> list[Any]:
     slo = {"slo__ttft": "2s", "slo__tpot": "50ms", "slo__e2e": "9s"}
     guessed = {"allocator__reservation": "predicted", "predictor__kind": "quantile"}
     users = replace(TRACE, user=["heavy", "light", "light", "other"] * 10)
-    named = simulate(users, scenario("vllm-0.32", queue__policy="fair")).summary
+    named = simulate(users, scenario("vllm-0.32", queue__policy="fair")).summary.to_dict()
     return [json.loads(to_json(named))] + [
-        json.loads(to_json(simulate(TRACE, one).summary))
+        json.loads(to_json(simulate(TRACE, one).summary.to_dict()))
         for one in (
             scenario("vllm-0.32", **few, **budget, **slo, engine__max_model_len=3000),
             scenario("vllm-v0", **few, preemption__mode="auto"),
@@ -156,7 +156,7 @@ def test_comparisons(scores: str, capsys: pytest.CaptureFixture[str]) -> None:
     too_long = TRACE.prompt_tokens + 9000  # all are refused, and no time passes
     refused = replace(TRACE, arrival_ns=TRACE.arrival_ns * 0, prompt_tokens=too_long)
     traces = (replace(TRACE, user=users), refused)
-    found = [json.loads(to_json(compare(trace, rows, jobs=1).to_json())) for trace in traces]
+    found = [json.loads(to_json(compare(trace, rows, jobs=1).to_dict())) for trace in traces]
     options = ("--limit", "30", "--allocators", "paged,orca-max", "--json")
     found.append(printed(capsys, "compare", CHAT, *options))
     assert_documented(found, "comparison", never={"published"})
@@ -184,7 +184,7 @@ def test_other_documents(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     run = str(tmp_path / "run")
     assert main(["simulate", CHAT, "--limit", "30", "--out", run]) == 0
     made = json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))
-    by_hand = json.loads(to_json(manifest(simulate(TRACE, scenario("orca-max")))))
+    by_hand = json.loads(to_json(manifest(simulate(TRACE, scenario("orca-max"))).to_dict()))
     assert_documented([made, by_hand], "manifest")
     assert_documented([printed(capsys, "explain", run, "--json")], "explain")
     assert_documented([printed(capsys, "plan", "--levers", "--json")], "levers")
@@ -211,7 +211,7 @@ def odd_infos() -> list[Any]:
     )
     users = replace(TRACE, receipt=receipt, user=["a", "b"] * 20)
     found = [info_document(trace, statistics_of(trace)) for trace in (TRACE, users)]
-    return [json.loads(json.dumps(one)) for one in found]
+    return [json.loads(json.dumps(one.to_dict())) for one in found]
 
 
 KV_TOKEN = ("--kv-bytes-per-token", "131072")
@@ -298,14 +298,18 @@ def test_parts_are_frozen_and_whole() -> None:
         odd_name: int = key("1", "kept", name="odd name")
         absent: int | None = key("1", "left out", optional=True)
         below: list[Limits] = key("s", "limits")
-        own: object = field(default=None)
+        own: object = field(compare=False, repr=False)
 
     limits = Limits(ttft_s=1.0, tpot_s=None, e2e_s=None)
     small = Small(odd_name=1, absent=None, below=[limits], own=object())
     assert small.to_dict() == {"odd name": 1, "below": [{"ttft_s": 1.0}]}
+    assert small == replace(small, own=None) != replace(small, absent=1)
+    assert "own" not in repr(small)
     with pytest.raises(FrozenInstanceError):
         small.odd_name = 2  # type: ignore[misc]
     with pytest.raises(TypeError, match="below"):
-        Small(odd_name=1, absent=None)  # type: ignore[call-arg]
+        Small(odd_name=1, absent=None, own=None)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="has no other"):
+        Limits(ttft_s=1.0, tpot_s=None, e2e_s=None, other=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         small["odd_name"]  # type: ignore[index]
