@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args, get_or
 
 from kvsim.sim.documents import document_names, document_of
 from kvsim.sim.documents.json_schema import LISTS, is_number, value_of, without_none
-from kvsim.traces.part import Part, keys_of, name_of
+from kvsim.traces.common.part import Part, keys_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

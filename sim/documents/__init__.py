@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kvsim.traces.part import Document
+    from kvsim.traces.common.part import Document
 
 _CLASSES: Final = {
     "comparison": "comparison.ComparisonDocument",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvsim.sim.documents.summary import Cost, PaperStates, Primitives, States, TraceName, Verdict
-from kvsim.traces.part import Document, Part, key
+from kvsim.traces.common.part import Document, Part, key
 
 
 class ComparedTrace(TraceName):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvsim.traces.part import Document, Part, key
+from kvsim.traces.common.part import Document, Part, key
 
 
 class Hits(Part):

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
 
-from kvsim.traces.part import Part, keys_of, name_of
+from kvsim.traces.common.part import Part, keys_of, name_of
 
 if TYPE_CHECKING:
-    from kvsim.traces.part import Document
+    from kvsim.traces.common.part import Document
 
 LISTS: Final = (list, Sequence)
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

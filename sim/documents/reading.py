@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from kvsim.sim.documents.json_schema import LISTS, without_none
-from kvsim.traces.part import Part, keys_of, name_of
+from kvsim.traces.common.part import Part, keys_of, name_of
 
 P = TypeVar("P", bound=Part)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvsim.sim.documents.summary import TraceName
-from kvsim.traces.part import Document, Part, key
+from kvsim.traces.common.part import Document, Part, key
 from kvsim.traces.reuse.ceiling import Ceiling, SessionReuse
 
 

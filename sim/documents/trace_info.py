@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kvsim.traces.part import Document, Part, key
-from kvsim.traces.statistics import Statistics
+from kvsim.traces.common.part import Document, Part, key
+from kvsim.traces.trace.statistics import Statistics
 
 
 class ReceiptFigures(Part):

@@ -11,15 +11,15 @@ import pytest
 
 from kvsim.sim.documents.json_schema import json_schema
 from kvsim.sim.documents.summary import Latency, Primitives, Summary
-from kvsim.sim.memory_shares import STATES
-from kvsim.sim.run import simulate
-from kvsim.traces.part import keys_of, name_of
-from kvsim.traces.trace import Trace
+from kvsim.sim.metrics.shares import STATES
+from kvsim.sim.run.run import simulate
+from kvsim.traces.common.part import keys_of, name_of
+from kvsim.traces.trace.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvsim.traces.part import Part
+    from kvsim.traces.common.part import Part
 
 PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text("utf-8")
 ELSEWHERE = {"max_num_seqs", "max_model_len", "max_tokens", "timeout_ns"}

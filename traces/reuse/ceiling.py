@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.traces.part import Part, key
+from kvsim.traces.common.part import Part, key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,217 @@
+"""A run on disk: ``manifest.json``, ``summary.json``, two parquet files and ``report.html``.
+
+The same trace, scenario and seed give the same bytes: no times of day, sorted keys, fixed ids.
+All files are written under temporary names. Then the manifest of an earlier run goes first and the
+new one comes last, so a folder with a manifest holds a whole run, of one simulation.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kvsim.sim.documents.manifest import (
+    Audit,
+    EngineName,
+    Manifest,
+    ManifestPool,
+    ManifestTrace,
+    PoolTerm,
+    Versions,
+)
+from kvsim.sim.documents.reading import read_part
+from kvsim.sim.folders.place import (
+    ASKED_FOR,
+    BLOCKS,
+    MANIFEST,
+    check_run_folder,
+    draft_name,
+    naming_folder,
+)
+from kvsim.sim.metrics.tables import request_table, series_table
+from kvsim.sim.report.run_page import run_page
+from kvsim.sim.scenario.loader import scenario_to_dict
+from kvsim.traces.common.ctrl_c import ctrl_c_delayed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from kvsim.sim.run.run import Run
+    from kvsim.traces.common.part import Document
+
+ROWS_PER_SLICE: Final = 16_384
+REQUESTS: Final = "requests.parquet"
+_PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
+
+
+def write_run(run: Run, folder: Path) -> None:
+    """Write a run into a new folder, or over an earlier run.
+
+    Raises
+    ------
+    ValueError
+        As :func:`check_run_folder`.
+    OSError
+        Where the files cannot be written; it names the folder. Unless the fault comes while the
+        new files are renamed, an earlier run stays whole.
+    """
+    check_run_folder(folder)
+    writers: dict[str, Callable[[Path], object]] = {
+        REQUESTS: lambda path: _write_requests(run, path),
+        "series.parquet": lambda path: _write_series(run, path),
+        "summary.json": lambda path: _write_document(run.summary, path),
+        "report.html": lambda path: _write_report(run, path),
+    }
+    if run.block_map is not None:
+        writers[BLOCKS] = run.block_map.save
+    writers[MANIFEST] = lambda path: _write_document(manifest(run), path)
+    drafts = {name: folder / draft_name(name) for name in writers}
+    with ctrl_c_delayed(), naming_folder(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            for name, write in writers.items():
+                write(drafts[name])
+            for name in (MANIFEST, *ASKED_FOR):  # none of an earlier run stays
+                (folder / name).unlink(missing_ok=True)
+            for name, draft in drafts.items():
+                draft.replace(folder / name)
+        finally:  # of a killed run that recorded blocks, too, where this one does not
+            for draft in {*drafts.values(), folder / draft_name(BLOCKS)}:
+                draft.unlink(missing_ok=True)
+
+
+def manifest(run: Run) -> Manifest:
+    """Everything needed to make the run again, and what it stood on."""
+    pool, engine = run.setup.pool, run.engine
+    return Manifest(
+        scenario=scenario_to_dict(run.scenario),
+        trace=ManifestTrace(
+            name=run.trace.name,
+            sha256=run.trace.sha256,
+            requests=len(run.trace),
+            source=run.source,
+        ),
+        options=run.options,
+        seed=run.seed,
+        versions=Versions(**{name: version(name) for name in _PACKAGES}),
+        scheduler_config={
+            name: "inf" if value == math.inf else value  # JSON has no infinity
+            for name, value in asdict(run.setup.config).items()
+        },
+        pool=ManifestPool(
+            num_blocks=pool.num_blocks,
+            block_size=pool.block_size,
+            num_null_blocks=pool.num_null_blocks,
+            block_bytes=pool.block_bytes,
+            remainder_bytes=pool.remainder_bytes,
+            scores_per_token=pool.scores_per_token,
+        ),
+        pool_terms=[
+            PoolTerm(
+                name=term.name,
+                formula=term.formula,
+                num_bytes=term.num_bytes,
+                assumed=term.assumed,
+            )
+            for term in run.setup.pool_terms
+        ],
+        cost_source=run.setup.cost.name,
+        engine=EngineName(name=engine.engine, reason=engine.reason),
+        audit=Audit(asked=bool(run.options.get("audit")), events=engine.audited),
+        partial=engine.partial,
+    )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Manifest of a run folder.
+
+    Raises
+    ------
+    ValueError
+        Where the folder holds no whole run of this version's schema.
+    """
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(
+            f"{folder} is not a run of kvsim: it has no {MANIFEST}; kvsim simulate writes one"
+        ) from None
+    except (NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not the manifest of a run: {error}") from None
+    schema = Manifest.schema
+    if not isinstance(document, dict) or document.get("schema") != schema:
+        raise ValueError(f"{path} is not a manifest of schema {schema}: simulate the run again")
+    try:
+        found = read_part(Manifest, document)
+    except ValueError as error:
+        raise ValueError(f"{path} is not the manifest of a run: {error}") from None
+    if not (folder / REQUESTS).is_file():
+        raise ValueError(
+            f"{folder} is not a whole run of kvsim: it has no {REQUESTS}; simulate the run again"
+        )
+    return found
+
+
+def to_json(document: object) -> str:
+    """JSON text with sorted keys; nan is a fault, never a number."""
+    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _write_document(document: Document, path: Path) -> None:
+    path.write_text(to_json(document.to_dict()), encoding="utf-8")
+
+
+def _write_requests(run: Run, path: Path) -> None:
+    """Write the request table slice by slice, so that memory does not grow with the trace."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only a saved run needs pyarrow
+
+    writer = None
+    with path.open("wb") as file:  # pyarrow opens no file whose name is no text
+        try:
+            for start in range(0, max(len(run.trace), 1), ROWS_PER_SLICE):
+                stop = min(start + ROWS_PER_SLICE, len(run.trace))
+                table = _arrow(request_table(run.trace, run.engine.recorder, start, stop))
+                writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
+                writer.write_table(table)
+        finally:
+            if writer is not None:
+                writer.close()
+
+
+def _write_series(run: Run, path: Path) -> None:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only a saved run needs pyarrow
+
+    table = _arrow(series_table(run.engine.recorder, run.setup.pool))
+    with path.open("wb") as file:  # as above
+        pq.write_table(table, file, compression="zstd")
+
+
+def _write_report(run: Run, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(run_page(run))
+
+
+def _arrow(
+    columns: Mapping[str, NDArray[np.float64] | NDArray[np.int64] | Sequence[str]],
+) -> pa.Table:
+    """Arrow table of columns; nan becomes null."""
+    import pyarrow as pa  # noqa: PLC0415 - only a saved run needs pyarrow
+
+    return pa.table(
+        {
+            name: pa.array(values, from_pandas=True)
+            if isinstance(values, np.ndarray)
+            else pa.array(values, type=pa.string())
+            for name, values in columns.items()
+        }
+    )
