@@ -15,15 +15,15 @@ from kvsim.sim.documents.summary import (
     States,
 )
 from kvsim.sim.metrics import shares as memory_shares
-from kvsim.sim.metrics.request_columns import PS_PER_S
 from kvsim.sim.metrics.shares import percentages, states
 from kvsim.sim.recording.memory_integrals import HOST
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvsim.sim.documents.summary import Retention
-    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
 
 
