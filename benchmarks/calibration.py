@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -278,8 +278,10 @@ def engine_errors(
             "engine.enable_prefix_caching": False,
         },
     )
-    latency: Any = simulate(trace, scenario, num_users=int(users)).summary["latency"]
-    tpot_s, ttft_s = latency["tpot_s"]["mean"], latency["ttft_s"]["p50"]
+    latency = simulate(trace, scenario, num_users=int(users)).summary.latency
+    tpot_s, ttft_s = latency.tpot_s.mean, latency.ttft_s.p50
+    assert tpot_s is not None
+    assert ttft_s is not None
     return 1000 * tpot_s / tpot_ms - 1, 1000 * ttft_s / ttft_ms - 1
 
 

@@ -11,12 +11,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.text.catalogue import Entry, policies, presets
+from kvsim.cli.text.catalogue import policies, presets
 from kvsim.sim.scenario.keys import meaning_of, name_of, rule_of
 from kvsim.sim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from dataclasses import Field
+
+    from kvsim.sim.documents.choices import Choice
 
 PAGE: Final = Path(__file__).parent / "scenarios.md"
 _HEAD: Final = '''<!-- Written by `python -m docs.make_scenarios`. -->
@@ -83,7 +85,7 @@ def _presets() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(name: str, table: object, named: list[Entry]) -> str:
+def _table(name: str, table: object, named: list[Choice]) -> str:
     about = _markdown(inspect.getdoc(type(table)) or "").replace(f"`[{name}]`: ", "", 1)
     lines = [
         f"### `[{name}]`\n",
@@ -135,7 +137,7 @@ def _markdown(docstring: str) -> str:
     return _ROLE.sub(r"\1", docstring).replace("``", "`")
 
 
-def _names(key: str, named: list[Entry]) -> list[str]:
+def _names(key: str, named: list[Choice]) -> list[str]:
     """Policies by name, with the first line of their docstring."""
     rows = []
     for entry in named:

@@ -49,7 +49,7 @@ formats = {"model.weight_dtype": "fp32", "engine.kv_cache_dtype": "fp32"}
 for seats in (16, 8, 4):
     sizes = {"engine.max_num_seqs": seats, "engine.max_num_batched_tokens": 256}
     run = simulate(trace, Scenario.load().with_values({**names, **formats, **sizes}), rate_scale=20)
-    ttft, tpot = (run.summary["latency"][name]["p50"] for name in ("ttft_s", "tpot_s"))
-    outside = run.summary["cost"]["percent_outside"]
+    ttft, tpot = run.summary.latency.ttft_s.p50, run.summary.latency.tpot_s.p50
+    outside = run.summary.cost.percent_outside
     print(f"{seats:2} seats: TTFT p50 {ttft:6.2f} s, TPOT p50 {1000 * tpot:5.1f} ms", end="")
     print(f", {outside:.1f} % of steps outside the measured range")

@@ -24,17 +24,17 @@ scenarios = {
 
 # %% [markdown]
 # One run each, all in this process. Each is a whole `Run`, as `simulate` returns it: its `summary`
-# is a plain dict whose numbers are defined in the page on metrics.
+# has numbers that the page on metrics defines.
 
 # %%
 found = compare(trace, scenarios, jobs=1, rate_scale=30)
 print(f"{'':22}  tokens in KV   running   TTFT p50   good req/s")
 for name, run in found.runs.items():
-    waiting = run.summary["memory"]["while_waiting"]["states_percent"]
+    waiting = run.summary.memory.while_waiting.states_percent
     print(
-        f"{name:22}  {waiting['token']:10.1f} %  {run.series['running'].mean():8.1f}"
-        f"  {run.summary['latency']['ttft_s']['p50']:7.2f} s"
-        f"  {run.summary['goodput']['requests_per_s']:11.2f}"
+        f"{name:22}  {waiting.token:10.1f} %  {run.series['running'].mean():8.1f}"
+        f"  {run.summary.latency.ttft_s.p50:7.2f} s"
+        f"  {run.summary.goodput.requests_per_s:11.2f}"
     )
 
 # %% [markdown]

@@ -37,8 +37,8 @@ pool = {"engine.kv_memory": "2GiB", "engine.max_model_len": 8192}
 print(f"\n{'eviction':22}  hit rate   TTFT mean   blocks evicted")
 for policy in ("lru", "lfu", "__main__:heads_stay", "furthest-next-use"):
     run = simulate(trace, Scenario.load().with_values({**pool, "eviction.policy": policy}))
-    cache, ttft = run.summary["cache"], run.summary["latency"]["ttft_s"]
+    cache, ttft = run.summary.cache, run.summary.latency.ttft_s
     print(
-        f"{policy:22}  {cache['hit_percent']:6.2f} %  {1000 * ttft['mean']:7.2f} ms"
-        f"  {cache['evicted_blocks']:13,}"
+        f"{policy:22}  {cache.hit_percent:6.2f} %  {1000 * ttft.mean:7.2f} ms"
+        f"  {cache.evicted_blocks:13,}"
     )

@@ -23,6 +23,7 @@ from kvsim.sim.comparison.presets import Published, PublishedLine, PublishedTabl
 from kvsim.sim.comparison.scenarios import allocator_scenarios
 from kvsim.sim.cost.profile_file import load_bundled_profile
 from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.sim.documents.plan import Term
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
 from kvsim.sim.pool.document import plan_document
@@ -37,6 +38,7 @@ from kvsim.traces import bundled_path, read_trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from kvsim.sim.documents.comparison import Metrics
     from kvsim.traces.trace.trace import Trace
 
 _SMALL: Final[Mapping[str, object]] = {
@@ -44,13 +46,6 @@ _SMALL: Final[Mapping[str, object]] = {
     "engine.max_model_len": 4096,
     "slo.ttft": "1s",
 }
-_SELDOM: Final = {
-    "most_overtaken": 3,
-    "heaviest_user_ttft_s_mean": 12.3,
-    "other_users_ttft_s_mean": 4.56,
-    "other_users_ttft_s_p99": 78.9,
-}
-"""Metrics that give a comparison more columns."""
 NUM_REQUESTS: Final = 120
 
 
@@ -93,10 +88,21 @@ def _run(word: str) -> Iterator[str]:
         hardware=replace(run.scenario.hardware, name=word),
     )
     # how rules were verified is looked up by the preset's name: found before it is changed
-    told = {**run.summary, "notes": [word], "verdict": {**run.summary["verdict"], "text": word}}  # type: ignore[dict-item]
+    verdict = replace(run.summary.verdict, text=word)
+    told = replace(run.summary, notes=[word], verdict=verdict)
     changed = replace(run, trace=trace, scenario=scenario, options={"think_time": word})
     changed.__dict__["summary"] = told
     return run_page(changed)
+
+
+def _with_more_columns(metrics: Metrics) -> Metrics:
+    return replace(
+        metrics,
+        most_overtaken=3,
+        heaviest_user_ttft_s_mean=12.3,
+        other_users_ttft_s_mean=4.56,
+        other_users_ttft_s_p99=78.9,
+    )
 
 
 def _comparison(word: str) -> Iterator[str]:
@@ -107,11 +113,11 @@ def _comparison(word: str) -> Iterator[str]:
             name=f"{word}{row.name}",
             trace=word,
             notes=[word],
-            verdict={**row.verdict, "text": word},
+            verdict=replace(row.verdict, text=word),
             verified=word,
             scenario={**row.scenario, "preset": word},
-            cost={**row.cost, "source": word},
-            metrics=row.metrics | _SELDOM,
+            cost=replace(row.cost, source=word),
+            metrics=_with_more_columns(row.metrics),
         )
         for row in found.rows
     )
@@ -126,11 +132,18 @@ def _plan(word: str) -> Iterator[str]:
     request = PoolRequest(model=load_model("llama-3.1-8b"), hardware=load_hardware("h100-sxm"))
     pool = plan(request)
     document = plan_document(request, pool, {word: 1000})
-    document |= {"model": word, "hardware": word, "engine": word, "notes": [word]}
-    document["kv_bytes_per_token"]["formula"] = word
-    document["terms"]["weights"]["formula"] = word
-    document["terms"][word] = {"bytes": 2**30, "formula": word, "assumed": True}
-    return plan_page(document, pool)
+    odd = Term(bytes=2**30, formula=word, assumed=True)
+    weights = replace(document.terms["weights"], formula=word)
+    changed = replace(
+        document,
+        model=word,
+        hardware=word,
+        engine=word,
+        notes=[word],
+        kv_bytes_per_token=replace(document.kv_bytes_per_token, formula=word),
+        terms=document.terms | {"weights": weights, word: odd},
+    )
+    return plan_page(changed, pool)
 
 
 def _calibration(word: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kvsim.calibrate.engine_logs.measured_run import LoadSeries
 from kvsim.sim.conformance.stepper_log import StepperLog
+from kvsim.sim.documents.replay import ReplayFigure
 from kvsim.sim.metrics.phases import Windows
 from kvsim.sim.metrics.request_columns import RequestColumns
 from kvsim.sim.metrics.tables import series_table
@@ -52,21 +53,6 @@ class Replay:
     num_finished: int
     engine: str
     series: LoadSeries
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure: theirs and ours, seconds."""
-
-    metric: str
-    statistic: str
-    theirs_s: float | None
-    ours_s: float
-
-    @property
-    def error(self) -> float | None:
-        """Signed relative error of ours; ``None`` where the log does not have the figure."""
-        return None if self.theirs_s is None else self.ours_s / self.theirs_s - 1
 
 
 def replay_trace(run: MeasuredRun, ids: Trace | None = None) -> Trace:
@@ -200,7 +186,7 @@ def replay_schedule(
     ]
 
 
-def compare(run: MeasuredRun, ours: Replay) -> list[Row]:
+def compare(run: MeasuredRun, ours: Replay) -> list[ReplayFigure]:
     """Mean, median and p99 of TTFT, TPOT, ITL and E2E, theirs and ours.
 
     Over requests that have the figure; gaps of preemption are in TPOT and ITL of both.
@@ -213,10 +199,20 @@ def compare(run: MeasuredRun, ours: Replay) -> list[Row]:
         "E2E": (_statistics(run.e2e_s()), _statistics(ours.e2e_s)),
     }
     return [
-        Row(metric, name, None if theirs is None else theirs[place], found[place])
+        _figure(metric, name, None if theirs is None else theirs[place], found[place])
         for metric, (theirs, found) in pairs.items()
         for place, name in enumerate(STATISTICS)
     ]
+
+
+def _figure(metric: str, statistic: str, theirs_s: float | None, ours_s: float) -> ReplayFigure:
+    return ReplayFigure(
+        metric=metric,
+        statistic=statistic,
+        theirs_s=theirs_s,
+        ours_s=ours_s,
+        error=None if theirs_s is None else ours_s / theirs_s - 1,
+    )
 
 
 def _statistics(values: NDArray[np.float64]) -> tuple[float, float, float]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.calibrate.engine_logs.measured_run import LoadSeries, MeasuredRun
-    from kvsim.calibrate.validate.replay import Replay, Row
+    from kvsim.calibrate.validate.replay import Replay
+    from kvsim.sim.documents.replay import ReplayFigure
     from kvsim.sim.report.page import Block
 
 _HEADS: Final = ("measured", "kvsim", "error")
@@ -28,7 +29,7 @@ _KINDS: Final = (("measured", THEIRS, "solid"), ("kvsim", OURS, "dash"))
 
 
 def replay_page(
-    run: MeasuredRun, ours: Replay, rows: Sequence[Row], notes: Sequence[str]
+    run: MeasuredRun, ours: Replay, rows: Sequence[ReplayFigure], notes: Sequence[str]
 ) -> Iterator[str]:
     """Parts of one HTML file; ``notes`` are sentences, some of them ``label: text``."""
     parts = [note.partition(": ") for note in notes]
@@ -39,7 +40,7 @@ def replay_page(
 
 
 def _blocks(
-    run: MeasuredRun, ours: Replay, rows: Sequence[Row], notes: Sequence[str]
+    run: MeasuredRun, ours: Replay, rows: Sequence[ReplayFigure], notes: Sequence[str]
 ) -> Iterator[Block]:
     yield _errors(rows)
     yield _latency_chart(run, ours)
@@ -47,7 +48,7 @@ def _blocks(
     yield bullets("Notes", notes)
 
 
-def _errors(rows: Sequence[Row]) -> str:
+def _errors(rows: Sequence[ReplayFigure]) -> str:
     body = [
         (f"{row.metric} {row.statistic}", seconds(row.theirs_s), seconds(row.ours_s), _percent(row))
         for row in rows
@@ -58,7 +59,7 @@ def _errors(rows: Sequence[Row]) -> str:
     )
 
 
-def _percent(row: Row) -> str:
+def _percent(row: ReplayFigure) -> str:
     return "-" if row.error is None else f"{100 * row.error:+.1f} %"
 
 

@@ -84,9 +84,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
     from kvsim.cli.text.progress import Progress
-    from kvsim.sim.comparison.comparison import SCHEMA
     from kvsim.sim.comparison.own_kernels import with_own_kernels
     from kvsim.sim.comparison.presets import comparison_preset
+    from kvsim.sim.documents.comparison import ComparisonDocument
     from kvsim.sim.folders.place import check_comparison_folder, run_folder_made
     from kvsim.traces.common.ctrl_c import ctrl_c_delayed
 
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     record = record_options(arguments)
     if record is not None and folder is None:
         raise ValueError("--record blocks writes into a folder: give --out DIR")
-    check = partial(check_comparison_folder, schema=SCHEMA)
+    check = partial(check_comparison_folder, schema=ComparisonDocument.schema)
     if folder is not None:
         check(folder)
     preset = None if arguments.preset is None else comparison_preset(arguments.preset)
@@ -211,9 +211,7 @@ def _write(
     from kvsim.sim.comparison.pages.page import comparison_page
     from kvsim.sim.run.folder import to_json
 
-    document = result.to_json()
-    if published is not None:
-        document["published"] = published.to_json()
+    document = result.to_dict(published)
     if folder is not None:
         num_blocks = len(result.rows) if recorded else 0
         page = comparison_page(result, published)

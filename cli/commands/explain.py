@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.options.completion import FILES
 from kvsim.cli.text.colour import print_lines
@@ -11,7 +11,8 @@ from kvsim.cli.text.colour import print_lines
 if TYPE_CHECKING:
     import argparse
 
-    from kvsim.sim.explain.explain import Explanation
+    from kvsim.sim.documents.explain import Explanation
+    from kvsim.sim.documents.manifest import Manifest
     from kvsim.traces.trace.trace import Trace
 
 _LABEL: Final = 40
@@ -42,11 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = Path(arguments.run)
     manifest = read_manifest(folder)
-    if manifest["partial"]:
+    if manifest.partial:
         raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")
-    scenario = scenario_from_dict(manifest["scenario"], str(folder))
+    scenario = scenario_from_dict(manifest.scenario, str(folder))
     trace = _trace_of(manifest, folder, arguments.trace)
-    found = explain(trace, scenario, manifest["options"], seed=manifest["seed"])
+    found = explain(trace, scenario, manifest.options, seed=manifest.seed)
     if arguments.json:
         print(to_json(found.to_dict()), end="")
     else:
@@ -54,24 +55,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _trace_of(manifest: dict[str, Any], folder: Path, given: str | None) -> Trace:
+def _trace_of(manifest: Manifest, folder: Path, given: str | None) -> Trace:
     """Read the run's trace as the run did; another file of that name is refused."""
     from kvsim.cli.options.trace_options import read_as_before
 
-    source = manifest["trace"].get("source")
+    source = manifest.trace.source
     if source is None:
         raise ValueError(
             f"{folder} does not say how its trace was read: it was not made by kvsim simulate; "
             "call kvsim.sim.explain.explain.explain with the trace"
         )
-    path = Path(given or source["path"])
+    path, options = Path(given or str(source["path"])), source["options"]
+    assert isinstance(options, dict), "options of a source are a dict"
     if not path.exists():
         raise ValueError(f"{path}, the trace of {folder}, is not there; give --trace FILE")
-    trace = read_as_before(path, source["options"], manifest["seed"])
-    if trace.sha256 != manifest["trace"]["sha256"]:
+    trace = read_as_before(path, options, manifest.seed)
+    if trace.sha256 != manifest.trace.sha256:
         raise ValueError(
             f"{path} is not the trace of {folder}: its sha256 is {trace.sha256}, not "
-            f"{manifest['trace']['sha256']}"
+            f"{manifest.trace.sha256}"
         )
     return trace
 
@@ -80,21 +82,22 @@ def _lines(found: Explanation) -> list[str]:
     from kvsim.cli.text.table import table
     from kvsim.traces.common.readable import number
 
-    total = sum(found.hits.values())
+    total = found.hits.prompt_tokens
     rows: list[tuple[str, ...]] = [("prompt tokens of admitted requests", "tokens", "share")]
-    for name, tokens in found.hits.items():
+    for name, tokens in found.hits.parts.items():
         if tokens or name == "hit":
             rows.append((f"  {name}", number(tokens), _share(tokens, total)))
     rows.append(("sum", number(total), _share(total, total)))
     lines = table(rows, first_width=_LABEL)
-    columns = (found.ttft_s, found.slowest_ttft_s)
+    every, slowest = found.ttft.all, found.ttft.slowest
+    columns = (every.mean_parts_s, slowest.mean_parts_s)
     wholes = [sum(parts.values()) for parts in columns]
     rows = [("mean TTFT", "all", "share", "slowest 1 %", "share")]
-    for name in (name for name in found.ttft_s if any(parts[name] for parts in columns)):
+    for name in (name for name in every.mean_parts_s if any(parts[name] for parts in columns)):
         cells = [(parts[name], whole) for parts, whole in zip(columns, wholes, strict=True)]
         rows.append((f"  {name}", *_pairs(cells)))
     rows.append(("sum", *_pairs([(whole, whole) for whole in wholes])))
-    counts = (number(found.num_requests), "", number(found.num_slowest), "")
+    counts = (number(every.requests), "", number(slowest.requests), "")
     rows.append(("requests", *counts))
     return [*lines, "", *table(rows)]
 

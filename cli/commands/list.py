@@ -9,9 +9,8 @@ from kvsim.cli.text.colour import print_lines
 if TYPE_CHECKING:
     import argparse
 
-    from kvsim.cli.text.catalogue import Entry
+    from kvsim.sim.documents.choices import Choice
 
-SCHEMA: Final = "kvsim.list/1"
 _KINDS: Final = ("policies", "presets", "models", "hardware", "formats", "schemas")
 
 
@@ -31,13 +30,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Print one kind, or all."""
     from kvsim.cli.text.catalogue import KINDS
+    from kvsim.sim.documents.choices import Choices
     from kvsim.sim.run.folder import to_json
 
     kinds = _KINDS if arguments.kind is None else (arguments.kind,)
     found = {kind: KINDS[kind]() for kind in kinds}
     if arguments.json:
-        listed = {kind: [entry._asdict() for entry in found[kind]] for kind in kinds}
-        print(to_json({"schema": SCHEMA, **listed}), end="")
+        print(to_json(Choices(**(dict.fromkeys(_KINDS) | found)).to_dict()), end="")
         return 0
     for place, kind in enumerate(kinds):
         if place:
@@ -46,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def entry_lines(kind: str, entries: list[Entry]) -> list[str]:
+def entry_lines(kind: str, entries: list[Choice]) -> list[str]:
     """Entries below what takes their names."""
     from kvsim.cli.text.table import wrapped
 

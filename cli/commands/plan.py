@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvsim.cli.commands.simulate import add_scenario_options
 from kvsim.cli.options.completion import FILES
@@ -13,11 +13,14 @@ from kvsim.cli.text.colour import harmless, print_lines
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
+    from kvsim.sim.documents.plan import LogFigure, Plan, SwapCost
     from kvsim.sim.pool.plan import Pool, PoolTooSmallError
     from kvsim.sim.pool.startup_log import StartupLog
     from kvsim.sim.pool.terms import PoolRequest
     from kvsim.sim.scenario.scenario import Scenario
+    from kvsim.traces.common.part import Document
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,10 +74,14 @@ def run(arguments: argparse.Namespace) -> int:
         pool = plan(request)
     except PoolTooSmallError as error:
         return _show_too_small(arguments, scenario, request, error, [*notes, *_hint(log)])
-    document = plan_document(request, pool, lengths)
-    document["swap"] = _swap(scenario, request, pool)
-    document["log"] = _match(request, pool, log)
-    document["notes"] += notes
+    document = plan_document(
+        request,
+        pool,
+        lengths,
+        swap=_swap(scenario, request, pool),
+        log=_match(request, pool, log),
+        notes=notes,
+    )
     _write_html(arguments, document, pool)
     if arguments.json:
         _print_json(document)
@@ -86,14 +93,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _swap(scenario: Scenario, request: PoolRequest, pool: Pool) -> dict[str, Any] | None:
+def _swap(scenario: Scenario, request: PoolRequest, pool: Pool) -> SwapCost | None:
     """Swapping against recomputing, where there is swap space."""
     from kvsim.sim.pool.layout import BlockLayout
 
     has_link = scenario.cost.swap_bytes_per_s or request.hardware.host_link_bytes_per_s
     if not request.swap_bytes or not has_link or not isinstance(pool.layout, BlockLayout):
         return None
-    from dataclasses import asdict
+    from dataclasses import replace
 
     from kvsim.sim.cost.sources import build_cost
     from kvsim.sim.engine.swap_cost import swap_cost
@@ -110,18 +117,16 @@ def _swap(scenario: Scenario, request: PoolRequest, pool: Pool) -> dict[str, Any
     )
     link = host_link(scenario, request.hardware, pool)
     given = scenario.cost.swap_alpha_ps is not None and scenario.cost.swap_bytes_per_s is not None
-    found = asdict(swap_cost(request, pool.layout, link, cost))
-    return found | {"link": str(link) if given else f"{link}, assumed"}
+    found = swap_cost(request, pool.layout, link, cost)
+    return found if given else replace(found, link=f"{link}, assumed")
 
 
-def _match(request: PoolRequest, pool: Pool, log: StartupLog | None) -> list[dict[str, Any]]:
+def _match(request: PoolRequest, pool: Pool, log: StartupLog | None) -> Sequence[LogFigure]:
     if log is None:
-        return []
-    from dataclasses import asdict
-
+        return ()
     from kvsim.sim.pool.log_match import match_log
 
-    return [asdict(row) for row in match_log(request, pool, log)]
+    return match_log(request, pool, log)
 
 
 def _hint(log: StartupLog | None) -> list[str]:
@@ -133,15 +138,14 @@ def _hint(log: StartupLog | None) -> list[str]:
 
 
 def _show_levers(arguments: argparse.Namespace, request: PoolRequest) -> int:
-    from dataclasses import asdict
-
-    from kvsim.sim.pool.attention_levers import LEVERS_SCHEMA, lever_rows
+    from kvsim.sim.documents.levers import Levers
+    from kvsim.sim.pool.attention_levers import lever_rows
     from kvsim.sim.pool.plan import plan
 
     plan(request)  # where the model itself does not fit, say so
     rows = lever_rows(request)
     if arguments.json:
-        _print_json({"schema": LEVERS_SCHEMA, "levers": [asdict(row) for row in rows]})
+        _print_json(Levers(levers=[*rows]))
     else:
         from kvsim.cli.text.levers_table import lever_lines
 
@@ -159,8 +163,7 @@ def _show_too_small(
     """Print the split that leaves nothing and the changes that help; exit code 2."""
     from kvsim.sim.pool.document import too_small_document
 
-    document = too_small_document(request, error)
-    document["notes"] += notes
+    document = too_small_document(request, error, notes)
     _write_html(arguments, document, None)
     if arguments.json:
         _print_json(document)
@@ -173,7 +176,7 @@ def _show_too_small(
     return 2
 
 
-def _write_html(arguments: argparse.Namespace, document: dict[str, Any], pool: Pool | None) -> None:
+def _write_html(arguments: argparse.Namespace, document: Plan, pool: Pool | None) -> None:
     if arguments.html is None:
         return
     from kvsim.sim.report.page_file import write_page
@@ -196,7 +199,7 @@ def _named(arguments: argparse.Namespace, scenario: Scenario) -> list[str]:
     return [*named_lines(arguments, scenario), ""]
 
 
-def _print_json(document: dict[str, Any]) -> None:
+def _print_json(document: Document) -> None:
     from kvsim.sim.run.folder import to_json
 
-    print(to_json(document), end="")
+    print(to_json(document.to_dict()), end="")

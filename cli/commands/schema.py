@@ -28,10 +28,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     from kvsim.cli.commands.list import entry_lines
     from kvsim.cli.text.catalogue import schemas
-    from kvsim.sim.documents import json_schema, load_document
+    from kvsim.sim.documents import document_of
+    from kvsim.sim.documents.json_schema import json_schema
 
     if arguments.name is None:
         print_lines(entry_lines("schemas", schemas()))
     else:
-        print(json.dumps(json_schema(load_document(arguments.name)), indent=2))
+        print(json.dumps(json_schema(document_of(arguments.name)), indent=2))
     return 0

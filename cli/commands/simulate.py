@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
             result.save(folder)
             drawn = None if perfetto is None else perfetto.write(result)
             if arguments.json:
-                print(to_json(result.summary), end="")
+                print(to_json(result.summary.to_dict()), end="")
             else:
                 _print_table(arguments, result, drawn)
     return 130 if result.engine.partial else 0

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.comparison.presets import COMPARISON_PRESETS
 from kvsim.sim.comparison.scenarios import ALIASES
 from kvsim.sim.cost.profile_file import bundled_profiles, load_bundled_profile
-from kvsim.sim.documents import document_names, load_document
+from kvsim.sim.documents import document_names, document_of
+from kvsim.sim.documents.choices import Choice
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.scenario.keys import name_of, rule_of
@@ -32,16 +33,7 @@ _HUB: Final = "https://huggingface.co/"
 _ELSEWHERE: Final = "See the module docstring"
 
 
-class Entry(NamedTuple):
-    """One thing to choose; ``use`` is where its name goes, ``verified`` what stands behind it."""
-
-    use: str
-    name: str
-    what: str
-    verified: str
-
-
-def policies() -> list[Entry]:
+def policies() -> list[Choice]:
     """Policies by the scenario key that takes them."""
     entries = []
     for table in fields(Scenario):
@@ -52,7 +44,7 @@ def policies() -> list[Entry]:
             for name, policy in _choices(rule_of(item)).items():
                 oracle = "uses oracle knowledge" if getattr(policy, "uses_oracle", False) else ""
                 what = policy if isinstance(policy, str) else summary_of(name, policy)
-                entries.append(Entry(use, name, what, oracle))
+                entries.append(Choice(use=use, name=name, what=what, verified=oracle))
     return entries
 
 
@@ -63,23 +55,33 @@ def _choices(rule: Rule) -> Mapping[str, object]:
     return rule.named or {}
 
 
-def presets() -> list[Entry]:
+def presets() -> list[Choice]:
     """Scenario presets, then what ``kvsim compare`` takes beside them."""
     scenarios = [load_preset(name) for name in preset_names()]
     return [
-        *(Entry("--scenario", one.name, one.engine, one.verified) for one in scenarios),
         *(
-            Entry("kvsim compare --allocators, beside presets", name, alias.what, "")
+            Choice(use="--scenario", name=one.name, what=one.engine, verified=one.verified)
+            for one in scenarios
+        ),
+        *(
+            Choice(
+                use="kvsim compare --allocators, beside presets",
+                name=name,
+                what=alias.what,
+                verified="",
+            )
             for name, alias in ALIASES.items()
         ),
         *(
-            Entry("kvsim compare --preset", one.name, one.summary, one.verified)
+            Choice(
+                use="kvsim compare --preset", name=one.name, what=one.summary, verified=one.verified
+            )
             for one in COMPARISON_PRESETS.values()
         ),
     ]
 
 
-def models() -> list[Entry]:
+def models() -> list[Choice]:
     """Bundled models: parameters, KV a token in the model's own format, whose config it is."""
     entries = []
     for name in bundled_models():
@@ -89,11 +91,11 @@ def models() -> list[Entry]:
             f"{number(model.kv_bytes_per_token() / 1024)} KiB KV a token"
         )
         repository = model.source.removeprefix(_HUB).partition("/blob/")[0]
-        entries.append(Entry("--model", name, what, repository))
+        entries.append(Choice(use="--model", name=name, what=what, verified=repository))
     return entries
 
 
-def hardware() -> list[Entry]:
+def hardware() -> list[Choice]:
     """Bundled cards, and whether their step cost is fitted or from the datasheet."""
     entries = []
     for name in bundled_hardware():
@@ -104,32 +106,35 @@ def hardware() -> list[Entry]:
         )
         profiled = name in bundled_profiles()
         cost = load_bundled_profile(name).fidelity if profiled else "datasheet"
-        entries.append(Entry("--hardware", name, what, f"cost: {cost}"))
+        entries.append(Choice(use="--hardware", name=name, what=what, verified=f"cost: {cost}"))
     return entries
 
 
-def formats() -> list[Entry]:
+def formats() -> list[Choice]:
     """Trace formats, found by content."""
     return [
-        Entry(
-            "--format",
-            reader.name,
-            reader.title,
-            "known, and refused with the reason" if isinstance(reader, RefusedFormat) else "",
+        Choice(
+            use="--format",
+            name=reader.name,
+            what=reader.title,
+            verified="known, and refused with the reason"
+            if isinstance(reader, RefusedFormat)
+            else "",
         )
         for reader in READERS
     ]
 
 
-def schemas() -> list[Entry]:
+def schemas() -> list[Choice]:
     """JSON documents by the name that ``kvsim schema`` takes."""
-    found = [load_document(name) for name in document_names()]
+    found = [(name, document_of(name)) for name in document_names()]
     return [
-        Entry("kvsim schema", one.name, one.origin.replace("`", ""), one.schema) for one in found
+        Choice(use="kvsim schema", name=name, what=one.origin.replace("`", ""), verified=one.schema)
+        for name, one in found
     ]
 
 
-KINDS: Final[dict[str, Callable[[], list[Entry]]]] = {
+KINDS: Final[dict[str, Callable[[], list[Choice]]]] = {
     "policies": policies,
     "presets": presets,
     "models": models,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.text.sparkline import compared_lines
 from kvsim.cli.text.table import WIDTH, wrapped
@@ -25,17 +25,11 @@ if TYPE_CHECKING:
 
     from kvsim.sim.comparison.comparison import Comparison
     from kvsim.sim.comparison.row import Row
+    from kvsim.sim.documents.comparison import DifferenceToLRU
 
 _LABEL: Final = 20
 _CELL: Final = 12
 _WIDEST_HEADING: Final = 18
-_TOLD: Final = {
-    "hit_percent": ("hit rate", " points"),
-    "ttft_s_p50": ("TTFT p50", "s"),
-    "ttft_s_p99": ("TTFT p99", "s"),
-    "sustained_requests_per_s": ("sustained rate", " requests/s"),
-    "goodput_requests_per_s": ("goodput", " requests/s"),
-}
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
@@ -58,9 +52,9 @@ def comparison_lines(comparison: Comparison) -> list[str]:
             text.append(f"{label:<{_LABEL}}{shown}".rstrip())
     text += ["", *sketch_lines(rows), ""]
     for row in rows:
-        text += wrapped(_short(row.name), row.verdict["text"])
+        text += wrapped(_short(row.name), row.verdict.text)
     for difference in differences_to_lru(rows):
-        text += wrapped(_short(difference["name"]), _difference(difference))
+        text += wrapped(_short(difference.name), _difference(difference))
     for note in notes_of(comparison):
         text += wrapped("note", note)
     return text
@@ -69,7 +63,7 @@ def comparison_lines(comparison: Comparison) -> list[str]:
 def sketch_lines(rows: Sequence[Row]) -> list[str]:
     """KV memory in use over time, a line a row."""
     return compared_lines(
-        [(_short(row.name), row.kv_in_use["seconds"], row.kv_in_use["shares"]) for row in rows]
+        [(_short(row.name), row.kv_in_use.seconds, row.kv_in_use.shares) for row in rows]
     )
 
 
@@ -113,13 +107,18 @@ def _short(name: str) -> str:
     return " ".join(_heading(name)).replace("= ", "=")
 
 
-def _difference(difference: dict[str, Any]) -> str:
+def _difference(difference: DifferenceToLRU) -> str:
     """Signed differences to LRU in words; those that are undefined are left out."""
-    told = []
-    for name, (label, unit) in _TOLD.items():
-        value = difference["metrics"][name]
+    metrics, told = difference.metrics, []
+    for label, value, unit in (
+        ("hit rate", metrics.hit_percent, " points"),
+        ("TTFT p50", metrics.ttft_s_p50, "s"),
+        ("TTFT p99", metrics.ttft_s_p99, "s"),
+        ("sustained rate", metrics.sustained_requests_per_s, " requests/s"),
+        ("goodput", metrics.goodput_requests_per_s, " requests/s"),
+    ):
         if value is not None:
             amount = seconds(abs(value)) if unit == "s" else number(abs(value)) + unit
             told.append(f"{label} {'-' if value < 0 else '+'}{amount}")
-    against = f"against {_short(difference['against'])}, which does not read the future"
+    against = f"against {_short(difference.against)}, which does not read the future"
     return f"{', '.join(told)} {against}; a difference, no bound"

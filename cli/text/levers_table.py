@@ -11,7 +11,7 @@ from kvsim.traces.common.readable import number, seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.sim.pool.attention_levers import LeverRow
+    from kvsim.sim.documents.levers import LeverRow
     from kvsim.sim.pool.terms import PoolRequest
 
 _FIRST: Final = 22

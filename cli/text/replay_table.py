@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from kvsim.cli.text.colour import harmless
 from kvsim.cli.text.table import table, wrapped
+from kvsim.sim.documents.replay import ReplayDocument
 from kvsim.traces.common.readable import seconds
-
-SCHEMA: Final = "kvsim.replay/1"
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.calibrate.engine_logs.measured_run import LoadSeries, MeasuredRun
-    from kvsim.calibrate.validate.replay import Replay, Row
+    from kvsim.calibrate.validate.replay import Replay
+    from kvsim.sim.documents.replay import ReplayFigure
 
 
 def print_table(
     measured: MeasuredRun,
     ours: Replay,
-    rows: Sequence[Row],
+    rows: Sequence[ReplayFigure],
     notes: Sequence[str],
     beside: Sequence[str],
     page: str | None,
@@ -71,25 +71,15 @@ def _series_rows(theirs: LoadSeries, ours: LoadSeries) -> list[list[str]]:
 
 
 def print_json(
-    measured: MeasuredRun, ours: Replay, rows: Sequence[Row], notes: Sequence[str]
+    measured: MeasuredRun, ours: Replay, rows: Sequence[ReplayFigure], notes: Sequence[str]
 ) -> None:
     """Print the same as JSON."""
-    document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "run": measured.name,
-        "notes": list(notes),
-        "figures": [
-            {
-                "metric": row.metric,
-                "statistic": row.statistic,
-                "theirs_s": row.theirs_s,
-                "ours_s": row.ours_s,
-                "error": row.error,
-            }
-            for row in rows
-        ],
-        "preemptions": ours.preemptions,
-        "hit_tokens": ours.hit_tokens,
-        "resume_hit_tokens": ours.resume_hit_tokens,
-    }
-    print(json.dumps(document, indent=1))
+    document = ReplayDocument(
+        run=measured.name,
+        notes=[*notes],
+        figures=[*rows],
+        preemptions=ours.preemptions,
+        hit_tokens=ours.hit_tokens,
+        resume_hit_tokens=ours.resume_hit_tokens,
+    )
+    print(json.dumps(document.to_dict(), indent=1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.text.table import table, wrapped
 from kvsim.sim.metrics.shares import STATES
@@ -12,9 +12,8 @@ from kvsim.traces.common.readable import number, seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from kvsim.sim.documents.summary import Host, Memory, MemoryHeld, Preemptions
     from kvsim.sim.pool.terms import MemoryTerm
-
-    Section = Mapping[str, Any]  # a part of the summary document
 
 _GIB: Final = 2**30
 _MEMORY_LABEL: Final = 24
@@ -23,41 +22,36 @@ _WHILE_WAITING: Final = "while waiting: the last scheduling call had left reques
 _NOBODY_WAITED: Final = "no request waited for memory or a seat, at most for a step to end"
 
 
-def memory_lines(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
+def memory_lines(memory: Memory, pool_terms: Sequence[MemoryTerm]) -> list[str]:
     """Lines of the pool and of what it held, all the time and while requests waited."""
-    parts = {"all time": memory["all_time"], "while waiting": memory["while_waiting"]}
-    if not memory["while_waiting"]["seconds"]:
+    parts = {"all time": memory.all_time, "while waiting": memory.while_waiting}
+    if not memory.while_waiting.seconds:
         del parts["while waiting"]
     rows: list[tuple[str, ...]] = [("KV memory", *parts)]
-    rows += [(state, *_shares(parts.values(), state)) for state in STATES]
-    sums = [sum(part["states_percent"].values()) for part in parts.values()]
-    rows.append(("sum", *(f"{total:.2f} %" if total else "-" for total in sums)))
-    rows.append(("over", *(seconds(part["seconds"]) for part in parts.values())))
+    shares = [part.states_percent.to_dict() for part in parts.values()]
+    known = [bool(part.seconds) for part in parts.values()]
+    rows += [(state, *_percents([share[state] for share in shares], known)) for state in STATES]
+    sums = [sum(share.values()) for share in shares]
+    rows.append(("sum", *_percents(sums, map(bool, sums))))
+    rows.append(("over", *(seconds(part.seconds) for part in parts.values())))
     about = _WHILE_WAITING if "while waiting" in parts else _NOBODY_WAITED
     width = _MEMORY_LABEL + _MEMORY_CELL * len(parts)
-    shares = table(rows, first_width=_MEMORY_LABEL, width=width)
     return [
         *_pool(memory, pool_terms),
-        *shares,
+        *table(rows, first_width=_MEMORY_LABEL, width=width),
         *wrapped("", about, first_width=2),
         *_sharing(parts),
     ]
 
 
-def _sharing(parts: Mapping[str, Section]) -> list[str]:
+def _sharing(parts: Mapping[str, MemoryHeld]) -> list[str]:
     """What blocks of several owners save, if any have."""
-    saved = {
-        label: part["sharing"]["savings_percent"]
-        for label, part in parts.items()
-        if part["sharing"]["savings_percent"]
-    }
-    if not saved:
-        return []
-    words = ", ".join(f"{label} {percent:.1f} %" for label, percent in saved.items())
-    return wrapped("sharing saves", f"of the blocks that owners hold: {words}")
+    saved = [(label, part.sharing.savings_percent) for label, part in parts.items()]
+    words = ", ".join(f"{label} {percent:.1f} %" for label, percent in saved if percent)
+    return wrapped("sharing saves", f"of the blocks that owners hold: {words}") if words else []
 
 
-def _pool(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
+def _pool(memory: Memory, pool_terms: Sequence[MemoryTerm]) -> list[str]:
     """Lines of the plan: what the engine may use, what it spends, what is left for KV."""
     lines = []
     for number_, term in enumerate(pool_terms):
@@ -65,35 +59,36 @@ def _pool(memory: Section, pool_terms: Sequence[MemoryTerm]) -> list[str]:
         assumed = ", assumed" if term.assumed else ""
         amount = f"{sign}{term.num_bytes / _GIB:.2f} GiB"
         lines += wrapped(f"  {term.name:<16}", f"{amount:>10}  {term.formula}{assumed}", hang=12)
-    size = memory["block_size"]
+    size = memory.block_size
     shape = f"blocks of {size} tokens" if size > 1 else "slots of one token"
-    blocks = f"{number(memory['num_gpu_blocks'])} {shape}, {memory['pool_bytes'] / _GIB:.2f} GiB"
+    blocks = f"{number(memory.num_gpu_blocks)} {shape}, {memory.pool_bytes / _GIB:.2f} GiB"
     return [*wrapped("KV pool", blocks), *lines]
 
 
-def _shares(parts: Iterable[Section], state: str) -> list[str]:
-    return [f"{part['states_percent'][state]:.2f} %" if part["seconds"] else "-" for part in parts]
+def _percents(values: Iterable[float], known: Iterable[bool]) -> list[str]:
+    pairs = zip(values, known, strict=True)
+    return [f"{value:.2f} %" if is_known else "-" for value, is_known in pairs]
 
 
-def swapping_lines(preempted: Section, host: Section) -> list[str]:
+def swapping_lines(preempted: Preemptions, host: Host) -> list[str]:
     """Lines on host memory, where anybody went there or could have."""
-    by_mode, auto = preempted["by_mode"], preempted["auto"]
+    swaps, auto = preempted.by_mode.swap, preempted.auto
     lines = []
-    if by_mode["swap"] or host["times_full"]:
+    if swaps or host.times_full:
         lines += wrapped(
             "  swapped",
-            f"{number(by_mode['swap'])} of them, {number(host['times_full'])} more found the host "
-            f"full; out {host['swapped_out_bytes'] / _GIB:.2f} GiB, back "
-            f"{host['swapped_in_bytes'] / _GIB:.2f} GiB, copies took {seconds(host['copying_s'])}",
+            f"{number(swaps)} of them, {number(host.times_full)} more found the host "
+            f"full; out {host.swapped_out_bytes / _GIB:.2f} GiB, back "
+            f"{host.swapped_in_bytes / _GIB:.2f} GiB, copies took {seconds(host.copying_s)}",
         )
         lines += wrapped(
             "  host memory",
-            f"mean {host['mean_bytes'] / _GIB:.2f} GiB, peak {host['peak_bytes'] / _GIB:.2f} GiB",
+            f"mean {host.mean_bytes / _GIB:.2f} GiB, peak {host.peak_bytes / _GIB:.2f} GiB",
         )
     if auto is not None:
         lines += wrapped(
             "  auto was right",
-            f"{number(auto['percent_right'])} % of {counted(auto['judged'], 'choice')} whose "
+            f"{number(auto.percent_right)} % of {counted(auto.judged, 'choice')} whose "
             "victim came back",
         )
     return lines

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kvsim.sim.documents.trace_info import TraceInfo
     from kvsim.traces.trace.statistics import Lengths, Statistics
     from kvsim.traces.trace.trace import Trace
 
@@ -42,24 +43,26 @@ def run(arguments: argparse.Namespace) -> int:
     trace = read_with_options(arguments.file, arguments, keep_unusable=True, quiet=True)
     statistics = statistics_of(trace)
     if arguments.json:
-        print(json.dumps(info_document(trace, statistics), indent=2))
+        print(json.dumps(info_document(trace, statistics).to_dict(), indent=2))
         return 0
     receipt = trace.receipt.lines() if trace.receipt is not None else []
     print_lines([*receipt, "", *info_lines(trace, statistics)])
     return 0
 
 
-def info_document(trace: Trace, statistics: Statistics) -> dict[str, object]:
-    """Receipt and statistics as plain values, ready for JSON."""
+def info_document(trace: Trace, statistics: Statistics) -> TraceInfo:
+    """Receipt and statistics, for JSON."""
     from dataclasses import asdict
 
-    return {
-        "schema": "kvsim.trace-info/1",
-        "name": trace.name,
-        "sha256": trace.sha256,
-        "statistics": statistics.to_dict(),
-        "receipt": asdict(trace.receipt) if trace.receipt is not None else None,
-    }
+    from kvsim.sim.documents.trace_info import ReceiptFigures, TraceInfo
+
+    receipt = trace.receipt
+    return TraceInfo(
+        name=trace.name,
+        sha256=trace.sha256,
+        statistics=statistics,
+        receipt=None if receipt is None else ReceiptFigures(**asdict(receipt)),
+    )
 
 
 def info_lines(trace: Trace, statistics: Statistics) -> list[str]:

@@ -74,6 +74,8 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, replay and print."""
+    import json
+
     from kvsim.cli.trace import reuse_output
     from kvsim.traces.reuse import POLICIES, measure_reuse
 
@@ -98,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         write_page(reuse_page(shown), Path(arguments.plot))
     if arguments.json:
-        print(shown.to_json())
+        print(json.dumps(shown.document().to_dict(), indent=1))
     else:
         print_lines(shown.lines())
     return 0

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.text.table import table, wrapped
+from kvsim.sim.documents.reuse import NeededBlocks, Point, ReuseDocument, Stretch
+from kvsim.sim.documents.summary import TraceName
 from kvsim.traces.common.counted import counted
 from kvsim.traces.common.readable import number
 from kvsim.traces.reuse import DEFINITIONS
-from kvsim.traces.reuse.ceiling import SessionReuse, ceiling_by_session
+from kvsim.traces.reuse.ceiling import ceiling_by_session
 from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.traces.reuse import Hits, Reuse
+    from kvsim.traces.reuse.ceiling import SessionReuse
     from kvsim.traces.trace.trace import Trace
 
 SHARES: Final = (50, 90, 99)
@@ -60,56 +62,52 @@ class Shown:
         index = int((hits * 100 >= percent * hits[-1]).argmax())
         return int(curve.capacities[index])
 
-    def to_json(self) -> str:
-        """One document."""
+    def document(self) -> ReuseDocument:
+        """All of it, for JSON."""
         reuse = self.reuse
-        document: dict[str, Any] = {
-            "schema": "kvsim.reuse/1",
-            "trace": {"name": self.trace.name, "sha256": self.trace.sha256},
-            "definition": reuse.definition,
-            "definition_text": DEFINITIONS[reuse.definition],
-            "unit": self.unit,
-            "block_tokens": reuse.accesses.block_tokens,
-            "longest_request_blocks": reuse.accesses.longest_request,
-            "counted": {
-                "first_request": reuse.first,
-                "end_request": reuse.end,
-                "blocks": reuse.counted.all_blocks,
-                "tokens": reuse.counted.all_tokens,
-            },
-            "ceiling": reuse.ceiling.to_dict(),
-            "needed_blocks": {f"{share}_percent": self.needed(share) for share in SHARES},
-            "policy": "lru",
-            "curve": [self._point(size, reuse.curve.at(size)) for size in self.capacities],
-            "replays": {
+        return ReuseDocument(
+            trace=TraceName(name=self.trace.name, sha256=self.trace.sha256),
+            definition=reuse.definition,
+            definition_text=DEFINITIONS[reuse.definition],
+            unit=self.unit,
+            block_tokens=reuse.accesses.block_tokens,
+            longest_request_blocks=reuse.accesses.longest_request,
+            counted=Stretch(
+                first_request=reuse.first,
+                end_request=reuse.end,
+                blocks=reuse.counted.all_blocks,
+                tokens=reuse.counted.all_tokens,
+            ),
+            ceiling=reuse.ceiling,
+            needed_blocks=NeededBlocks(
+                percent_50=self.needed(50),
+                percent_90=self.needed(90),
+                percent_99=self.needed(99),
+            ),
+            policy="lru",
+            curve=[self._point(size, reuse.curve.at(size)) for size in self.capacities],
+            replays={
                 policy: [
                     self._point(size, hits)
                     for size, hits in zip(self.capacities, replay, strict=True)
                 ]
                 for policy, replay in self.replays.items()
             },
-        }
-        if self.sessions:
-            document["sessions"] = {
-                name: asdict(session) | {"token_ratio": session.token_ratio}
-                for name, session in self.sessions.items()
-            }
-        return json.dumps(document, indent=1)
+            sessions=self.sessions or None,
+        )
 
-    def _point(self, capacity: int, hits: Hits) -> dict[str, float]:
-        tokens = capacity * self.reuse.accesses.block_tokens
-        point: dict[str, float] = {
-            "capacity_blocks": capacity,
-            "capacity_tokens": tokens,
-            "hit_ratio": hits.ratio(self.unit),
-            "block_hit_ratio": hits.block_ratio,
-            "token_hit_ratio": hits.token_ratio,
-            "hit_blocks": hits.blocks,
-            "hit_tokens": hits.tokens,
-        }
-        if self.kv_bytes_per_token is not None:
-            point["capacity_bytes"] = tokens * self.kv_bytes_per_token
-        return point
+    def _point(self, capacity: int, hits: Hits) -> Point:
+        tokens, per_token = capacity * self.reuse.accesses.block_tokens, self.kv_bytes_per_token
+        return Point(
+            capacity_blocks=capacity,
+            capacity_tokens=tokens,
+            hit_ratio=hits.ratio(self.unit),
+            block_hit_ratio=hits.block_ratio,
+            token_hit_ratio=hits.token_ratio,
+            hit_blocks=hits.blocks,
+            hit_tokens=hits.tokens,
+            capacity_bytes=None if per_token is None else tokens * per_token,
+        )
 
     def lines(self) -> list[str]:
         """Lines of the table."""

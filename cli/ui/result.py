@@ -11,7 +11,7 @@ import streamlit as st
 from kvsim.cli.ui.form import in_words_of_the_form
 from kvsim.sim.comparison.lines import notes_of, table_lines
 from kvsim.sim.folders.place import BLOCK_MAP, REPORT
-from kvsim.sim.metrics.shares import VIEWS
+from kvsim.sim.metrics.shares import STATES, grouped
 from kvsim.sim.report.palette import STATE_LABELS
 from kvsim.traces.common.readable import printable
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.comparison.comparison import Comparison
     from kvsim.sim.comparison.row import Row
+    from kvsim.sim.documents.summary import Primitives
 
 _PUNCTUATION: Final = re.compile(r"[!-/:-@\[-`{-~]")
 _HEAD_PX, _MAP_PX = 480, {1: 820, 2: 720, 3: 600}
@@ -68,11 +69,12 @@ def show(shown: Shown) -> None:
     if shown.too_large:
         sentence = in_words_of_the_form(shown.too_large)
         st.warning(literal(f"Shown as if the weights lay elsewhere: {sentence}"))
-    waited = any(row.kv_bytes_share["while_waiting"] for row in rows)
-    window, when = ("while_waiting", "while requests wait") if waited else ("all_time", "all time")
+    waiting = [row.kv_bytes_share.while_waiting for row in rows]
+    when = "while requests wait" if any(waiting) else "all time"
+    shares = waiting if any(waiting) else [row.kv_bytes_share.all_time for row in rows]
     st.subheader(f"KV memory by state, {when}")
     st.caption("Percent of the pool. The longer the part of token, the more memory does its work.")
-    st.plotly_chart(states_bar(rows, window), key="states", config={"displayModeBar": False})
+    st.plotly_chart(states_bar(rows, shares), key="states", config={"displayModeBar": False})
     st.html(legend([(colour, label) for label, colour in STATE_LABELS.values()]))
     st.subheader("What users see")
     lines = [line for line in table_lines(rows) if not line.section]
@@ -90,7 +92,7 @@ def show(shown: Shown) -> None:
         "★ is the best of its line. TTFT: until the first token, TPOT: between tokens. Where a "
         "system is overloaded, latencies tell the length of the trace."
     )
-    _show_sentences("Verdicts", [f"{row.name}: {row.verdict['text']}" for row in rows])
+    _show_sentences("Verdicts", [f"{row.name}: {row.verdict.text}" for row in rows])
     notes = [in_words_of_the_form(note) for note in notes_of(shown.result)]
     _show_sentences("Notes", notes)
     st.link_button("Open the whole report", f"/runs/{folder.name}/{REPORT}")
@@ -107,18 +109,15 @@ def _show_sentences(title: str, sentences: Sequence[str]) -> None:
         st.markdown("\n".join((f"**{title}**\n", *(f"- {literal(text)}" for text in sentences))))
 
 
-def states_bar(rows: Sequence[Row], window: str) -> go.Figure:
-    """One bar a row, in parts by state: percent of the pool over ``window``."""
+def states_bar(rows: Sequence[Row], shares: Sequence[Primitives | None]) -> go.Figure:
+    """One bar a row, in parts by state: percent of the pool, of ``shares``."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    names = [escape(row.name) for row in rows]
-    for state, parts in VIEWS["six"].items():
+    names, by_state = [escape(row.name) for row in rows], grouped(shares)
+    for state in STATES:
         label, colour = STATE_LABELS[state]
-        shares = [row.kv_bytes_share[window] for row in rows]
-        percent = [
-            None if share is None else 100 * sum(share[part] for part in parts) for share in shares
-        ]
+        percent = [None if share is None else 100 * share[state] for share in by_state]
         figure.add_bar(
             x=percent,
             y=names,

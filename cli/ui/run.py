@@ -115,7 +115,7 @@ def compare_chosen(
     trace = read_with_options(path, arguments, quiet=True)
     result = compare.compared_runs((trace,), scenarios, note, arguments, on_progress, record, watch)
     num_blocks = 0 if record is None else len(result.rows)
-    write_comparison(result.to_json(), comparison_page(result), folder, num_blocks=num_blocks)
+    write_comparison(result.to_dict(), comparison_page(result), folder, num_blocks=num_blocks)
     if record is not None:
         write_page(block_map_page(recorded_maps([folder])), folder / BLOCK_MAP)
     return result

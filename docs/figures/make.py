@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from docs.figures.svg import Curve, Stack, bars, curves, stacks
 from kvsim.sim.comparison.comparison import compare
@@ -24,6 +24,9 @@ from kvsim.sim.scenario.scenario import Scenario
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces import bundled_path, read_trace
 from kvsim.traces.reuse import measure_reuse
+
+if TYPE_CHECKING:
+    from kvsim.sim.documents.summary import PaperStates, States
 
 FOLDER: Final = Path(__file__).parent
 NUMBERS: Final = FOLDER / "figures.json"
@@ -83,7 +86,7 @@ def waste() -> dict[str, dict[str, float]]:
     """
     scenarios = comparison_preset("sosp23-fig2").scenarios(lambda scenario: scenario)
     rows = compare(saturated(1500, 1), scenarios, jobs=1).rows
-    return {row.name: _percent(row.views["sosp23"]) for row in rows}
+    return {row.name: _percent(row.views.sosp23) for row in rows}
 
 
 def comparison() -> dict[str, dict[str, Any]]:
@@ -98,9 +101,9 @@ def comparison() -> dict[str, dict[str, Any]]:
     rows = compare(trace, scenarios, jobs=1, rate_scale=30).rows
     return {
         row.name: {
-            "percent": _percent(row.views["six"]),
-            "requests_per_s": round(row.metrics["sustained_requests_per_s"], 2),
-            "ttft_p50_s": round(row.metrics["ttft_s_p50"], 4),
+            "percent": _percent(row.views.six),
+            "requests_per_s": round(_known(row.metrics.sustained_requests_per_s), 2),
+            "ttft_p50_s": round(_known(row.metrics.ttft_s_p50), 4),
         }
         for row in rows
     }
@@ -117,9 +120,14 @@ def reuse() -> dict[str, Any]:
     }
 
 
-def _percent(shares: dict[str, float] | None) -> dict[str, float]:
+def _percent(shares: States | PaperStates | None) -> dict[str, float]:
     assert shares is not None, "all of these runs have requests that wait"
-    return {state: round(100 * share, 2) for state, share in shares.items()}
+    return {state: round(100 * share, 2) for state, share in shares.to_dict().items()}
+
+
+def _known(value: float | None) -> float:
+    assert value is not None, "all of these runs serve requests"
+    return value
 
 
 def draw(numbers: dict[str, Any]) -> dict[str, str]:

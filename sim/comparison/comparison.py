@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from kvsim.sim.comparison.cases import cases_of
 from kvsim.sim.comparison.frames import row_numbers, stacked
@@ -17,6 +17,7 @@ from kvsim.sim.comparison.kept import KeptRuns
 from kvsim.sim.comparison.processes import run_in_processes
 from kvsim.sim.comparison.reference import differences_to_lru
 from kvsim.sim.comparison.runs import Case, Options, run_here
+from kvsim.sim.documents.comparison import ComparedTrace, ComparisonDocument
 from kvsim.sim.run.options import check_compared, check_recorded, check_run_arguments
 from kvsim.traces.common.arguments import check_flags, check_path, check_whole
 from kvsim.traces.common.counted import counted
@@ -30,22 +31,11 @@ if TYPE_CHECKING:
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.comparison.cases import Rate
     from kvsim.sim.comparison.pages.plots import ComparisonPlots
+    from kvsim.sim.comparison.presets import Published
     from kvsim.sim.comparison.row import Row
     from kvsim.sim.comparison.runs import Watch
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
-
-
-SCHEMA: Final = "kvsim.comparison/1"
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedTrace:
-    """What is kept of a trace; ``sha256`` is empty where it came from no file."""
-
-    name: str
-    sha256: str
-    requests: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,15 +56,16 @@ class Comparison:
         names = ", ".join(row.name for row in self.rows)
         return f"<Comparison of {counted(len(self.rows), 'run')} on {traces}: {names}>"
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self, published: Published | None = None) -> dict[str, Any]:
         """Document of ``--json`` and ``comparison.json`` (docs/compare.md)."""
-        return {
-            "schema": SCHEMA,
-            "traces": [asdict(trace) for trace in self.traces],
-            "rows": [row.to_json() for row in self.rows],
-            "differences_to_lru": differences_to_lru(self.rows),
-            "notes": list(self.notes),
-        }
+        document = ComparisonDocument(
+            traces=self.traces,
+            rows=self.rows,
+            differences_to_lru=differences_to_lru(self.rows),
+            notes=self.notes,
+            published=None if published is None else published.to_dict(),
+        )
+        return document.to_dict()
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -150,8 +141,8 @@ class Comparison:
         from kvsim.sim.folders.place import check_comparison_folder  # noqa: PLC0415
 
         check_path("folder", folder)
-        check_comparison_folder(Path(folder), SCHEMA)
-        write_comparison(self.to_json(), comparison_page(self), Path(folder))
+        check_comparison_folder(Path(folder), ComparisonDocument.schema)
+        write_comparison(self.to_dict(), comparison_page(self), Path(folder))
 
 
 def compare(
@@ -224,7 +215,9 @@ def compare(
             rows = run_here(traces, cases, options, told, watch)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
-    compared = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
+    compared = tuple(
+        ComparedTrace(name=one.name, sha256=one.sha256, requests=len(one)) for one in traces
+    )
     return Comparison(compared, tuple(rows), tuple(notes), runs)
 
 

@@ -30,13 +30,13 @@ def stacked(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def row_numbers(row: Row) -> dict[str, Any]:
     """Columns of one run: its metrics, verdict, and shares of KV memory while requests waited."""
-    shares = row.views["six"] or {}
+    shares = {} if row.views.six is None else row.views.six.to_dict()
     name, trace = storable([row.name, row.trace])
     return {
         "name": name,
         "trace": trace,
         "rate_scale": row.rate_scale,
-        "verdict": row.verdict["kind"],
-        **row.metrics,
+        "verdict": row.verdict.kind,
+        **row.metrics.to_dict(),
         **{f"{state}_share": share for state, share in shares.items()},
     }

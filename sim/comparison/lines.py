@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.sim.comparison.reference import is_reference
-from kvsim.sim.metrics.shares import STATES
+from kvsim.sim.documents.comparison import Metrics
+from kvsim.sim.metrics.shares import STATES, grouped
+from kvsim.traces.common.part import keys_of
 from kvsim.traces.common.readable import amount, number, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kvsim.sim.comparison.comparison import Comparison
     from kvsim.sim.comparison.row import Row
 
 _BETTER_STATES: Final = {"token": max, "reserved": min, "internal": min, "external": min}
 
+_BEST: Final = {"more": max, "less": min}
+_OF_OVERTAKEN: Final = ("longest wait", "starved")
+"""Labels of lines that say something only where somebody was overtaken."""
+_RETENTION: Final = "retention"
 _MOST_NAMED: Final = 6
 """Rows that a sentence names."""
 
@@ -56,75 +62,52 @@ class Line(NamedTuple):
 
 def table_lines(rows: Sequence[Row]) -> list[Line]:
     """All metrics that some row has, in order."""
-
-    def metric(
-        label: str, name: str, show: Callable[[Any], str] = number, best: Any = None
-    ) -> Line:
-        return Line("", label, [row.metrics[name] for row in rows], show, best)
-
-    latencies = [
-        metric(f"{label} {statistic}", f"{name}_{statistic}", seconds, min)
-        for label, name in (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
-        for statistic in ("p50", "p99")
-    ]
-    overtaken = []
-    if any(row.metrics["most_overtaken"] for row in rows):
-        overtaken = [
-            metric("longest wait", "longest_wait_s", seconds, min),
-            metric("starved", "starved", best=min),
-        ]
-    users = [
-        metric("heaviest user's TTFT", "heaviest_user_ttft_s_mean", seconds, min),
-        metric("other users' TTFT", "other_users_ttft_s_mean", seconds, min),
-        metric("other users' TTFT p99", "other_users_ttft_s_p99", seconds, min),
-    ]
+    waiting = grouped(row.kv_bytes_share.while_waiting for row in rows)
+    all_time = grouped(row.kv_bytes_share.all_time for row in rows)
     groups = [None if is_reference(row) else f"{row.trace} x {row.rate_scale}" for row in rows]
+    unseen = () if any(row.metrics.most_overtaken for row in rows) else _OF_OVERTAKEN
     lines = [
-        *_states(rows, "KV while waiting", "while_waiting", _BETTER_STATES),
-        *_states(rows, "KV all time", "all_time", {}),
-        *_retention(rows),
-        metric("finished", "finished"),
-        metric("refused", "refused", best=min),
-        metric("mean running", "mean_running"),
-        metric("peak running", "peak_running"),
-        metric("sustained req/s", "sustained_requests_per_s", best=max),
-        *latencies,
-        *overtaken,
-        *users,
-        metric("goodput requests/s", "goodput_requests_per_s", best=max),
-        metric("preemptions", "preemptions", best=min),
-        metric("hit rate, %", "hit_percent", best=max),
-        Line("", "verdict", [row.verdict["kind"] for row in rows], str),
+        *_states("KV while waiting", waiting, _BETTER_STATES),
+        *_states("KV all time", all_time, {}),
+        *sorted(_metrics(rows), key=lambda line: not line.section),
+        Line("", "verdict", [row.verdict.kind for row in rows], str),
     ]
-    return [line._replace(groups=groups) for line in lines if line.is_known()]
-
-
-def _states(rows: Sequence[Row], section: str, window: str, better: dict[str, Any]) -> list[Line]:
-    lines = []
-    for state, parts in STATES.items():
-        shares = [row.kv_bytes_share[window] for row in rows]
-        values = [None if share is None else sum(share[part] for part in parts) for share in shares]
-        lines.append(Line(section, state, values, _percent, better.get(state)))
-    return lines
-
-
-def _retention(rows: Sequence[Row]) -> list[Line]:
-    """What chosen retention kept; bytes are means over time."""
     return [
-        Line("retention", label, [row.metrics[f"retention_{name}"] for row in rows], show, best)
-        for label, name, show, best in (
-            ("all computed", "full_mean_bytes", _amount, None),
-            ("held", "shared_mean_bytes", _amount, None),
-            ("tables by head", "per_head_mean_bytes", _amount, None),
-            ("holes, % of held", "holes_percent_of_held", number, min),
-            ("attention mass", "attention_mass_kept", _percent, max),
+        line._replace(groups=groups)
+        for line in lines
+        if line.is_known() and line.label not in unseen
+    ]
+
+
+def _metrics(rows: Sequence[Row]) -> Iterator[Line]:
+    """Metrics that have a label; what chosen retention kept has a section of its own."""
+    for item in keys_of(Metrics):
+        told = item.metadata
+        if told["label"]:
+            section = _RETENTION if item.name.startswith(_RETENTION) else ""
+            values = [getattr(row.metrics, item.name) for row in rows]
+            show = _SHARES.get(item.name) or _SHOW.get(told["unit"], number)
+            yield Line(section, told["label"], values, show, _BEST.get(told["better"]))
+
+
+def _states(
+    section: str, shares: Sequence[dict[str, float] | None], better: Mapping[str, Any]
+) -> list[Line]:
+    return [
+        Line(
+            section,
+            state,
+            [None if share is None else share[state] for share in shares],
+            _percent,
+            better.get(state),
         )
+        for state in STATES
     ]
 
 
 def pool_text(rows: Sequence[Row]) -> str:
     """Bytes for KV: one size, or from the least to the most."""
-    sizes = [f"{size / 2**30:.2f} GiB" for size in sorted({r.metrics["pool_bytes"] for r in rows})]
+    sizes = [f"{size / 2**30:.2f} GiB" for size in sorted({r.metrics.pool_bytes for r in rows})]
     return sizes[0] if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
 
 
@@ -137,7 +120,7 @@ def served_text(rows: Sequence[Row]) -> str:
 
 def arrivals_text(rows: Sequence[Row]) -> str:
     """Rate of arrivals: one, or from the least to the most."""
-    rates = sorted({rate for row in rows if (rate := row.metrics["arrivals_per_s"]) is not None})
+    rates = sorted({rate for row in rows if (rate := row.metrics.arrivals_per_s) is not None})
     shown = list(dict.fromkeys(number(rates[place]) for place in (0, -1) if rates))
     return f"{' to '.join(shown)} requests a second" if shown else "all at once"
 
@@ -185,3 +168,9 @@ def _amount(num_bytes: float | None) -> str:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.2f} %"
+
+
+_SHOW: Final[dict[str, Callable[[Any], str]]] = {"s": seconds, "B": _amount}
+"""By unit, where the number alone would not do."""
+_SHARES: Final = {"retention_attention_mass_kept": _percent}
+"""Metrics without unit that are no counts."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.documents.comparison import KVInUse
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -26,12 +28,12 @@ def in_use(series: Columns) -> NDArray[np.float64]:
     return used / (used + _bytes(series, "external", "cached", "free"))
 
 
-def kv_in_use(series: Columns) -> dict[str, object]:
-    """``seconds`` of a run, and ``shares``: means of :func:`in_use` over ``POINTS`` stretches."""
+def kv_in_use(series: Columns) -> KVInUse:
+    """Length of a run, and means of :func:`in_use` over ``POINTS`` stretches."""
     weights = series["seconds"].tolist()
     seconds = sum(weights)
     shares = resampled(in_use(series).tolist(), weights, POINTS) if seconds else [0.0] * POINTS
-    return {"seconds": seconds, "shares": shares}
+    return KVInUse(seconds=seconds, shares=shares)
 
 
 def resampled(values: Sequence[float], weights: Sequence[float], num: int) -> list[float]:

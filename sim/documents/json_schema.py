@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of a document, made from the list of its keys.
+"""JSON Schema (draft 2020-12) of a document, made from its dataclasses.
 
 Keys that are not listed are allowed, since new ones may come without a new version; listed ones
 must be there unless they are optional. ``unit`` is an annotation of ours.
@@ -6,54 +6,28 @@ must be there unless they are optional. ``unit`` is an annotation of ours.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
+
+from kvsim.traces.common.part import Part, keys_of, name_of
 
 if TYPE_CHECKING:
-    from kvsim.sim.documents.document import Document, Row
+    from kvsim.traces.common.part import Document
 
+LISTS: Final = (list, Sequence)
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TYPES: Final = {
-    "text": "string",
-    "integer": "integer",
-    "number": "number",
-    "switch": "boolean",
-    "object": "object",
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
 }
-_STEP: Final = re.compile(r"\[\]|[^.\[\]]+")
 
 
-@dataclass(slots=True)
-class _Node:
-    """A place of the document; ``members`` are of an object, ``item`` is of a list.
-
-    ``members["*"]`` stands for names that come from the run.
-    """
-
-    row: Row | None = None
-    members: dict[str, _Node] = field(default_factory=dict)
-    item: _Node | None = None
-
-    def step(self, name: str) -> _Node:
-        """The place one step below, made where there is none."""
-        if name == "[]":
-            self.item = self.item or _Node()
-            return self.item
-        return self.members.setdefault(name, _Node())
-
-
-def json_schema(document: Document, *, closed: bool = False) -> dict[str, Any]:
+def json_schema(document: type[Document], *, closed: bool = False) -> dict[str, Any]:
     """Schema of a document; ``closed`` refuses keys that are not listed."""
-    root = _Node()
-    for row in document.rows:
-        for key in row.expanded():
-            node = root
-            for name in _STEP.findall(key):
-                node = node.step(name)
-            assert node.row is None, f"{key} is listed twice in {document.name}"
-            node.row = row
-    schema = _schema(root, closed=closed)
+    schema = _object(document, "", closed=closed)
     schema["properties"] = {"schema": {"const": document.schema}, **schema["properties"]}
     schema["required"].insert(0, "schema")
     return {
@@ -65,33 +39,57 @@ def json_schema(document: Document, *, closed: bool = False) -> dict[str, Any]:
     }
 
 
-def _schema(node: _Node, *, closed: bool) -> dict[str, Any]:
-    row = node.row
-    schema: dict[str, Any]
-    if node.item is not None:
-        schema = {"type": "array", "items": _schema(node.item, closed=closed)}
-    elif node.members:
-        named = {name: one for name, one in node.members.items() if name != "*"}
-        schema = {
-            "type": "object",
-            "properties": {name: _schema(one, closed=closed) for name, one in named.items()},
-            "required": [name for name, one in named.items() if not (one.row and one.row.optional)],
-        }
-        if "*" in node.members:
-            schema["additionalProperties"] = _schema(node.members["*"], closed=closed)
-        elif closed:
-            schema["additionalProperties"] = False
+def without_none(hint: Any) -> tuple[Any, bool]:
+    """Type of a key's value where it is not ``None``, and whether it may be."""
+    choices = get_args(hint)
+    if NoneType not in choices:
+        return hint, False
+    (kind,) = (one for one in choices if one is not NoneType)
+    return kind, True
+
+
+def value_of(hint: Any) -> Any:
+    """Type of the values that a key holds: one, those of a list, or those that it has by name."""
+    kind, _ = without_none(hint)
+    return value_of(get_args(kind)[-1]) if get_origin(kind) in (*LISTS, dict) else kind
+
+
+def is_number(hint: Any) -> bool:
+    """Whether a key's values are numbers, which have a unit."""
+    return value_of(hint) in (int, float)
+
+
+def _object(part: type[Part], unit: str, *, closed: bool) -> dict[str, Any]:
+    """Schema of a part; ``unit`` is of its numbers that have none of their own."""
+    properties, required, hints = {}, [], get_type_hints(part)
+    for item in keys_of(part):
+        name, hint = name_of(item), hints[item.name]
+        own = item.metadata["unit"] or unit
+        if item.metadata["optional"]:  # there is no key where there is no value
+            hint, _ = without_none(hint)
+        else:
+            required.append(name)
+        schema = _value(hint, own, closed=closed)
+        if own and is_number(hint):
+            schema["unit"] = own
+        if item.metadata["meaning"]:
+            schema["description"] = item.metadata["meaning"].replace("`", "")
+        properties[name] = schema
+    found: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
+    return found | {"additionalProperties": False} if closed else found
+
+
+def _value(hint: Any, unit: str, *, closed: bool) -> dict[str, Any]:
+    kind, nullable = without_none(hint)
+    if get_origin(kind) in LISTS:
+        schema = {"type": "array", "items": _value(get_args(kind)[0], unit, closed=closed)}
+    elif get_origin(kind) is dict and get_args(kind)[1] is not object:
+        below = _value(get_args(kind)[1], unit, closed=closed)
+        schema = {"type": "object", "additionalProperties": below}
+    elif get_origin(kind) is dict:
+        schema = {"type": "object"}
+    elif issubclass(kind, Part):
+        schema = _object(kind, unit, closed=closed)
     else:
-        assert row is not None
-        schema = {"type": _TYPES[row.kind]}
-        if row.is_list:
-            schema = {"type": "array", "items": schema}
-    if row is None:
-        return schema
-    if row.nullable:
-        schema["type"] = [schema["type"], "null"]
-    if row.unit:
-        schema["unit"] = row.unit
-    if row.meaning:
-        schema["description"] = row.meaning.replace("`", "")
-    return schema
+        schema = {"type": _TYPES[kind]}
+    return schema | {"type": [schema["type"], "null"]} if nullable else schema

@@ -9,9 +9,9 @@ the step of the next token, which costs nobody anything: it is due either way. (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvsim.sim.documents.plan import SwapCost
 from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
@@ -21,25 +21,13 @@ if TYPE_CHECKING:
     from kvsim.sim.pool.terms import PoolRequest
 
 
-@dataclass(frozen=True, slots=True)
-class SwapCost:
-    """Seconds for one request of ``tokens``, and the length from which swapping is quicker.
-
-    ``break_even_tokens`` counts whole blocks; it is ``None`` where recomputing is quicker up to
-    ``tokens``.
-    """
-
-    tokens: int
-    swap_s: float
-    recompute_s: float
-    break_even_tokens: int | None
-    cost: str
-
-
 def swap_cost(
     request: PoolRequest, layout: BlockLayout, link: HostLink, cost: StepCost
 ) -> SwapCost:
-    """Compare both at the longest length, and find where the longer ones begin to swap."""
+    """Compare both at the longest length, and find where the longer ones begin to swap.
+
+    That counts whole blocks; there is none where recomputing is quicker up to the longest length.
+    """
 
     def swap_s(tokens: int) -> float:
         return 2 * link.copy_ps(layout.blocks_for(tokens)) / PS_PER_S
@@ -68,4 +56,11 @@ def swap_cost(
         else:
             low = middle + 1
     even = min(low * size, length) if pays(low) else None
-    return SwapCost(length, swap_s(length), recompute_s(length), even, cost.name)
+    return SwapCost(
+        tokens=length,
+        swap_s=swap_s(length),
+        recompute_s=recompute_s(length),
+        break_even_tokens=even,
+        cost=cost.name,
+        link=str(link),
+    )

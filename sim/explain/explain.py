@@ -8,11 +8,11 @@ explained one by one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.documents.explain import Explanation, Hits, MeanTtft, Ttft
 from kvsim.sim.engine.samples import Samples
 from kvsim.sim.explain.hit_losses import hit_parts
 from kvsim.sim.explain.ttft_parts import PARTS, TtftParts
@@ -30,39 +30,6 @@ if TYPE_CHECKING:
 
 SLOWEST: Final = 0.01
 _PS: Final = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Parts of a whole, each adding up to it.
-
-    Attributes
-    ----------
-    hits
-        Prompt tokens of admitted requests by part (``hit_losses.PARTS``), in tokens.
-    ttft_s, slowest_ttft_s
-        Mean time to first token by part (``ttft_parts.PARTS``), in seconds: of all requests that
-        got a first token, and of the slowest hundredth of them (at least one).
-    num_requests, num_slowest
-        How many requests those are.
-    """
-
-    hits: dict[str, int]
-    ttft_s: dict[str, float]
-    slowest_ttft_s: dict[str, float]
-    num_requests: int
-    num_slowest: int
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values, for JSON."""
-        return {
-            "schema": "kvsim.explain/1",
-            "hits": {"prompt_tokens": sum(self.hits.values()), "parts": self.hits},
-            "ttft": {
-                "all": {"requests": self.num_requests, "mean_parts_s": self.ttft_s},
-                "slowest": {"requests": self.num_slowest, "mean_parts_s": self.slowest_ttft_s},
-            },
-        }
 
 
 def explain(
@@ -115,7 +82,10 @@ def explain(
     table = table[table.min(axis=1, initial=0) >= 0]
     slowest = np.argsort(table.sum(axis=1), kind="stable")[::-1]
     slowest = slowest[: max(int(len(table) * SLOWEST), min(len(table), 1))]
-    return Explanation(hits, _means(table), _means(table[slowest]), len(table), len(slowest))
+    return Explanation(
+        hits=Hits(prompt_tokens=sum(hits.values()), parts=hits),
+        ttft=Ttft(all=_means(table), slowest=_means(table[slowest])),
+    )
 
 
 def _one_by_one(trace: Trace, scenario: Scenario, options: Mapping[str, object]) -> Trace:
@@ -130,6 +100,7 @@ def _hits(run: Run) -> NDArray[np.int64]:
     return np.array(run.engine.recorder.hit_tokens, dtype=np.int64)
 
 
-def _means(table: NDArray[np.int64]) -> dict[str, float]:
+def _means(table: NDArray[np.int64]) -> MeanTtft:
     means = table.mean(axis=0) * _PS if len(table) else np.zeros(len(PARTS))
-    return dict(zip(PARTS, means.tolist(), strict=True))
+    parts = dict(zip(PARTS, means.tolist(), strict=True))
+    return MeanTtft(requests=len(table), mean_parts_s=parts)

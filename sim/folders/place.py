@@ -8,6 +8,7 @@ import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from kvsim.sim.documents.manifest import Manifest
 from kvsim.traces.common.final_path import final_path
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MANIFEST: Final = "manifest.json"
-SCHEMA: Final = "kvsim.manifest/1"
 COMPARISON: Final = "comparison.json"
 REPORT: Final = "report.html"
 BLOCKS: Final = "blocks.parquet"
@@ -93,7 +93,7 @@ def check_run_folder(folder: Path) -> None:
     if not folder.exists():
         return
     foreign = (folder / MANIFEST).exists() or any(p.name not in _OURS for p in folder.iterdir())
-    if foreign and not _has_schema(folder / MANIFEST, SCHEMA):
+    if foreign and not _has_schema(folder / MANIFEST, Manifest.schema):
         raise ValueError(
             f"{folder} exists and is not a run of kvsim; choose another folder or empty it"
         )

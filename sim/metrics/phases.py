@@ -9,12 +9,12 @@ Edges fall on the recorder's windows, except for the first and last arrival and 
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.documents import summary as documents
 from kvsim.sim.recording.memory_integrals import HOST
 from kvsim.sim.recording.recorder import COPYING
 from kvsim.sim.recording.waiting_clock import CAUSES, PREEMPTED
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kvsim.sim.metrics.request_columns import RequestColumns
     from kvsim.sim.recording.recorder import Recorder
 
-PHASES: Final = ("ramp_up", "steady", "drain")
 _FULL_SHARE: Final = 0.9
 
 
@@ -101,30 +100,28 @@ class Phases:
         start = int(reached[0]) if len(reached) else first
         return Phases(first, min(max(start, first), last), last, max(end_ps, last))
 
-    def edges(self) -> dict[str, tuple[int, int]]:
-        """Start and end of each phase in ps."""
-        marks = (self.first_arrival_ps, self.steady_start_ps, self.last_arrival_ps, self.end_ps)
-        return dict(zip(PHASES, itertools.pairwise(marks), strict=True))
 
-
-def summarise(
-    phases: Phases, columns: RequestColumns, windows: Windows
-) -> dict[str, dict[str, float | int | None]]:
+def summarise(phases: Phases, columns: RequestColumns, windows: Windows) -> documents.Phases:
     """Rates and mean numbers in each phase; a request counts where it finishes."""
     finished = columns.finished()
     finish_ps = columns.finish_ps[finished]
     output_tokens = columns.generated_tokens()[finished]
-    summary: dict[str, dict[str, float | int | None]] = {}
-    for name, (start_ps, end_ps) in phases.edges().items():
+
+    def phase(start_ps: int, end_ps: int) -> documents.Phase:
         inside = (finish_ps > start_ps) & (finish_ps <= end_ps)
         num, seconds = int(inside.sum()), (end_ps - start_ps) / PS_PER_S
         tokens = int(output_tokens[inside].sum())
-        summary[name] = {
-            "seconds": seconds,
-            "requests_finished": num,
-            "requests_per_s": num / seconds if seconds else None,
-            "output_tokens_per_s": tokens / seconds if seconds else None,
-            "mean_running": windows.mean_between(windows.running, start_ps, end_ps),
-            "mean_waiting": windows.mean_between(windows.waiting, start_ps, end_ps),
-        }
-    return summary
+        return documents.Phase(
+            seconds=seconds,
+            requests_finished=num,
+            requests_per_s=num / seconds if seconds else None,
+            output_tokens_per_s=tokens / seconds if seconds else None,
+            mean_running=windows.mean_between(windows.running, start_ps, end_ps),
+            mean_waiting=windows.mean_between(windows.waiting, start_ps, end_ps),
+        )
+
+    return documents.Phases(
+        ramp_up=phase(phases.first_arrival_ps, phases.steady_start_ps),
+        steady=phase(phases.steady_start_ps, phases.last_arrival_ps),
+        drain=phase(phases.last_arrival_ps, phases.end_ps),
+    )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.sim.documents.summary import Prediction
 from kvsim.sim.recording.recorder import FINISHED
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from kvsim.sim.recording.recorder import Recorder
 
 
-def prediction_quality(recorder: Recorder, name: str) -> dict[str, object] | None:
+def prediction_quality(recorder: Recorder, name: str) -> Prediction | None:
     """Rank correlation, over- and under-prediction; ``None`` where nobody predicted. O(n log n)."""
     predicted = np.asarray(recorder.predicted_tokens, dtype=np.int64)
     finished = np.asarray(recorder.status, dtype=np.int8) == FINISHED
@@ -24,15 +25,15 @@ def prediction_quality(recorder: Recorder, name: str) -> dict[str, object] | Non
     guess = predicted[compared]
     truth = np.asarray(recorder.output_tokens, dtype=np.int64)[compared]
     error = guess - truth
-    return {
-        "predictor": name,
-        "num": len(error),
-        "rank_correlation": rank_correlation(guess, truth),
-        "over_percent": 100 * np.count_nonzero(error > 0) / len(error),
-        "over_mean_tokens": _mean(error[error > 0]),
-        "under_percent": 100 * np.count_nonzero(error < 0) / len(error),
-        "under_mean_tokens": _mean(-error[error < 0]),
-    }
+    return Prediction(
+        predictor=name,
+        num=len(error),
+        rank_correlation=rank_correlation(guess, truth),
+        over_percent=100 * np.count_nonzero(error > 0) / len(error),
+        over_mean_tokens=_mean(error[error > 0]),
+        under_percent=100 * np.count_nonzero(error < 0) / len(error),
+        under_mean_tokens=_mean(-error[error < 0]),
+    )
 
 
 def rank_correlation(a: NDArray[np.int64], b: NDArray[np.int64]) -> float | None:

@@ -12,13 +12,18 @@ rounded so that they still add up to 100 (largest remainder).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kvsim.sim.documents.summary import Sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from kvsim.sim.documents.summary import Primitives
     from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
+
+Number = TypeVar("Number", int, float)
 
 PRIMITIVES: Final = (
     "token",
@@ -92,7 +97,7 @@ def primitives(totals: Mapping[str, int], blocked: int, pool: PoolShape) -> dict
     return parts
 
 
-def sharing(totals: Mapping[str, int], pool: PoolShape) -> dict[str, float | None]:
+def sharing(totals: Mapping[str, int], pool: PoolShape) -> Sharing:
     """What owners save because some of their blocks have several; ``None`` where nothing is owned.
 
     ``factor`` = logical / physical, ``savings_percent`` = 100 (1 - physical / logical). *Logical*
@@ -101,14 +106,21 @@ def sharing(totals: Mapping[str, int], pool: PoolShape) -> dict[str, float | Non
     usable = (pool.num_blocks - pool.num_null_blocks) * pool.block_size
     physical = usable * totals["window"] - totals["blank"] - totals["cached"]
     if not physical:
-        return {"factor": None, "savings_percent": None}
+        return Sharing(factor=None, savings_percent=None)
     logical = physical + totals["shared"]
-    return {"factor": logical / physical, "savings_percent": 100 * totals["shared"] / logical}
+    return Sharing(factor=logical / physical, savings_percent=100 * totals["shared"] / logical)
 
 
-def states(parts: Mapping[str, int], view: str = "six") -> dict[str, int]:
+def states(parts: Mapping[str, Number], view: str = "six") -> dict[str, Number]:
     """Group ten primitives as one of ``VIEWS`` does."""
     return {name: sum(parts[part] for part in held) for name, held in VIEWS[view].items()}
+
+
+def grouped(
+    shares: Iterable[Primitives | None], view: str = "six"
+) -> list[dict[str, float] | None]:
+    """Group each of several shares, for tables and pictures with a line or panel a state."""
+    return [None if share is None else states(share.to_dict(), view) for share in shares]
 
 
 def percentages(parts: Mapping[str, int], decimals: int = 2) -> dict[str, float]:

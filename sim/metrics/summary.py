@@ -6,11 +6,29 @@ beside them. Undefined numbers are ``None``, never nan.
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvsim.sim.documents.summary import (
+    Auto,
+    ByChoice,
+    ByMode,
+    Cache,
+    Cost,
+    Goodput,
+    Judged,
+    Latency,
+    Limits,
+    Preemptions,
+    Requests,
+    Stalls,
+    Summary,
+    Throughput,
+    TraceName,
+    Waited,
+    Window,
+)
 from kvsim.sim.metrics import memory as memory_metrics
 from kvsim.sim.metrics.distribution import gap_statistics, statistics
 from kvsim.sim.metrics.phases import Phases, Windows, summarise
@@ -27,20 +45,18 @@ from kvsim.sim.recording.recorder import (
     REFUSED,
     UNFINISHED,
 )
-from kvsim.sim.recording.waiting_clock import CAUSES
 from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from kvsim.sim.documents.summary import EngineUsed, ScenarioNames
     from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
     from kvsim.sim.scenario.tables import Slo
     from kvsim.traces.trace.trace import Trace
-
-SCHEMA: Final = "kvsim.summary/1"
-
-Summary = dict[str, object]
 
 
 def summarise_run(
@@ -49,90 +65,98 @@ def summarise_run(
     pool: PoolShape,
     slo: Slo,
     *,
+    scenario: ScenarioNames,
+    engine: EngineUsed,
     cost_source: str,
     predictor: str = "none",
+    partial: bool = False,
+    notes: Sequence[str] = (),
 ) -> Summary:
-    """All metrics as nested dicts of plain numbers, ready for JSON; O(n log^2 n)."""
+    """All metrics; O(n log^2 n)."""
     columns = RequestColumns.of(trace, recorder)
     windows = Windows.of(recorder)
     phases = Phases.of(columns, recorder, windows)
     span_ps = phases.end_ps - phases.first_arrival_ps
-    return {
-        "schema": SCHEMA,
-        "requests": _requests(trace, columns, recorder),
-        "window": _window(phases, recorder),
-        "phases": summarise(phases, columns, windows),
-        "verdict": asdict(judge(columns, recorder, phases, windows)),
-        "latency": _latency(columns, recorder),
-        "throughput": _throughput(columns, span_ps),
-        "goodput": _goodput(columns, slo, span_ps),
-        "memory": memory_metrics.memory(recorder, pool),
-        "cache": _cache(columns, recorder),
-        "preemptions": _preemptions(columns, recorder),
-        "host": memory_metrics.host(recorder, pool),
-        "relocations": memory_metrics.relocations(recorder, pool),
-        "copy_on_write": memory_metrics.copy_on_write(recorder, pool),
-        "retention": memory_metrics.retention(recorder, pool),
-        "stalls": _stalls(columns, recorder),
-        "queue": summarise_waiting(columns, phases.end_ps),
-        "users": summarise_users(trace, columns),
-        "prediction": prediction_quality(recorder, predictor),
-        "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
-        "cost": _cost(recorder, cost_source),
-    }
+    return Summary(
+        trace=TraceName(name=trace.name, sha256=trace.sha256),
+        scenario=scenario,
+        engine=engine,
+        partial=partial,
+        notes=[*notes],
+        requests=_requests(trace, columns, recorder),
+        window=_window(phases, recorder),
+        phases=summarise(phases, columns, windows),
+        verdict=judge(columns, recorder, phases, windows),
+        latency=_latency(columns, recorder),
+        throughput=_throughput(columns, span_ps),
+        goodput=_goodput(columns, slo, span_ps),
+        memory=memory_metrics.memory(recorder, pool),
+        cache=_cache(columns, recorder),
+        preemptions=_preemptions(columns, recorder),
+        host=memory_metrics.host(recorder, pool),
+        relocations=memory_metrics.relocations(recorder, pool),
+        copy_on_write=memory_metrics.copy_on_write(recorder, pool),
+        retention=memory_metrics.retention(recorder, pool),
+        stalls=_stalls(columns, recorder),
+        queue=summarise_waiting(columns, phases.end_ps),
+        users=summarise_users(trace, columns),
+        prediction=prediction_quality(recorder, predictor),
+        waited_s=_waited(recorder),
+        cost=_cost(recorder, cost_source),
+    )
 
 
-def _requests(trace: Trace, columns: RequestColumns, recorder: Recorder) -> Summary:
+def _requests(trace: Trace, columns: RequestColumns, recorder: Recorder) -> Requests:
     refused = np.flatnonzero(columns.status == REFUSED)
-    return {
-        "total": len(columns),
-        "finished": int((columns.status == FINISHED).sum()),
-        "refused": len(refused),
-        "unfinished": int((columns.status == UNFINISHED).sum()),
-        "aborted": int((columns.status == ABORTED).sum()),
-        "not_sent": int((columns.status == NOT_SENT).sum()),
-        "refused_ids": [trace.request_id(int(index)) for index in refused[:REFUSALS_KEPT]],
-        "refused_reasons": {
+    return Requests(
+        total=len(columns),
+        finished=int((columns.status == FINISHED).sum()),
+        refused=len(refused),
+        unfinished=int((columns.status == UNFINISHED).sum()),
+        aborted=int((columns.status == ABORTED).sum()),
+        not_sent=int((columns.status == NOT_SENT).sum()),
+        refused_ids=[trace.request_id(int(index)) for index in refused[:REFUSALS_KEPT]],
+        refused_reasons={
             trace.request_id(index): recorder.refusals[index] for index in sorted(recorder.refusals)
         },
-    }
+    )
 
 
-def _window(phases: Phases, recorder: Recorder) -> Summary:
-    return {
-        "seconds": (phases.end_ps - phases.first_arrival_ps) / PS_PER_S,
-        "first_arrival_s": phases.first_arrival_ps / PS_PER_S,
-        "last_arrival_s": phases.last_arrival_ps / PS_PER_S,
-        "end_s": phases.end_ps / PS_PER_S,
-        "peak_running": recorder.peak_running,
-    }
+def _window(phases: Phases, recorder: Recorder) -> Window:
+    return Window(
+        seconds=(phases.end_ps - phases.first_arrival_ps) / PS_PER_S,
+        first_arrival_s=phases.first_arrival_ps / PS_PER_S,
+        last_arrival_s=phases.last_arrival_ps / PS_PER_S,
+        end_s=phases.end_ps / PS_PER_S,
+        peak_running=recorder.peak_running,
+    )
 
 
-def _latency(columns: RequestColumns, recorder: Recorder) -> Summary:
+def _latency(columns: RequestColumns, recorder: Recorder) -> Latency:
     finished = columns.finished()
-    return {
-        "queue_s": statistics(columns.queue_s()[finished]),
-        "ttft_s": statistics(columns.ttft_s()[finished]),
-        "tpot_s": statistics(columns.tpot_s()[finished]),
-        "itl_s": gap_statistics(recorder.gaps),
-        "e2e_s": statistics(columns.e2e_s()[finished]),
-        "normalised_s_per_token": statistics(columns.normalised_s()[finished]),
-    }
+    return Latency(
+        queue_s=statistics(columns.queue_s()[finished]),
+        ttft_s=statistics(columns.ttft_s()[finished]),
+        tpot_s=statistics(columns.tpot_s()[finished]),
+        itl_s=gap_statistics(recorder.gaps),
+        e2e_s=statistics(columns.e2e_s()[finished]),
+        normalised_s_per_token=statistics(columns.normalised_s()[finished]),
+    )
 
 
-def _throughput(columns: RequestColumns, span_ps: int) -> Summary:
+def _throughput(columns: RequestColumns, span_ps: int) -> Throughput:
     finished = columns.finished()
     output_tokens = int(columns.generated_tokens().sum())
     prompt_tokens = columns.prompt_tokens * columns.num_prompts
     total_tokens = output_tokens + int(prompt_tokens[finished].sum())
-    return {
-        "requests_per_s": _rate(int(finished.sum()), span_ps),
-        "sustained_requests_per_s": sustained_rate(columns.finish_ps[finished]),
-        "output_tokens_per_s": _rate(output_tokens, span_ps),
-        "total_tokens_per_s": _rate(total_tokens, span_ps),
-        "output_tokens": output_tokens,
-        "total_tokens": total_tokens,
-    }
+    return Throughput(
+        requests_per_s=_rate(int(finished.sum()), span_ps),
+        sustained_requests_per_s=sustained_rate(columns.finish_ps[finished]),
+        output_tokens_per_s=_rate(output_tokens, span_ps),
+        total_tokens_per_s=_rate(total_tokens, span_ps),
+        output_tokens=output_tokens,
+        total_tokens=total_tokens,
+    )
 
 
 def sustained_rate(finish_ps: NDArray[np.int64]) -> float | None:
@@ -145,7 +169,7 @@ def sustained_rate(finish_ps: NDArray[np.int64]) -> float | None:
     return _rate(len(ends) - 1 - 2 * edge, last_ps - first_ps)
 
 
-def _goodput(columns: RequestColumns, slo: Slo, span_ps: int) -> Summary | None:
+def _goodput(columns: RequestColumns, slo: Slo, span_ps: int) -> Goodput | None:
     if not slo:
         return None
     finished = columns.finished()
@@ -159,74 +183,91 @@ def _goodput(columns: RequestColumns, slo: Slo, span_ps: int) -> Summary | None:
     if slo.e2e_ps is not None:
         good &= columns.finish_ps - columns.arrival_ps <= slo.e2e_ps
     num_good, num_finished = int(good.sum()), int(finished.sum())
-    limits = {"ttft_s": slo.ttft_ps, "tpot_s": slo.tpot_ps, "e2e_s": slo.e2e_ps}
-    return {
-        "slo": {name: ps / PS_PER_S for name, ps in limits.items() if ps is not None},
-        "requests": num_good,
-        "requests_per_s": _rate(num_good, span_ps),
-        "percent_of_finished": 100 * num_good / num_finished if num_finished else None,
-    }
+
+    def seconds(limit_ps: int | None) -> float | None:
+        return None if limit_ps is None else limit_ps / PS_PER_S
+
+    return Goodput(
+        slo=Limits(
+            ttft_s=seconds(slo.ttft_ps), tpot_s=seconds(slo.tpot_ps), e2e_s=seconds(slo.e2e_ps)
+        ),
+        requests=num_good,
+        requests_per_s=_rate(num_good, span_ps),
+        percent_of_finished=100 * num_good / num_finished if num_finished else None,
+    )
 
 
-def _cache(columns: RequestColumns, recorder: Recorder) -> Summary:
+def _cache(columns: RequestColumns, recorder: Recorder) -> Cache:
     prompt_tokens = int((columns.prompt_tokens * columns.num_prompts).sum())
     hit_tokens = int(columns.hit_tokens.sum())
-    return {
-        "prompt_tokens": prompt_tokens,
-        "hit_tokens": hit_tokens,
-        "hit_percent": 100 * hit_tokens / prompt_tokens if prompt_tokens else None,
-        "evicted_blocks": recorder.num_evicted_blocks,
-    }
+    return Cache(
+        prompt_tokens=prompt_tokens,
+        hit_tokens=hit_tokens,
+        hit_percent=100 * hit_tokens / prompt_tokens if prompt_tokens else None,
+        evicted_blocks=recorder.num_evicted_blocks,
+    )
 
 
-def _preemptions(columns: RequestColumns, recorder: Recorder) -> Summary:
+def _preemptions(columns: RequestColumns, recorder: Recorder) -> Preemptions:
     lost, again = int(columns.lost_tokens.sum()), int(columns.resume_hit_tokens.sum())
-    return {
-        "count": recorder.num_preemptions,
-        "by_mode": {
-            "recompute": recorder.num_preemptions - recorder.num_swaps,
-            "swap": recorder.num_swaps,
-        },
-        "auto": _auto(recorder),
-        "requests": int((columns.preemptions > 0).sum()),
-        "lost_tokens": lost,
-        "resume_hit_tokens": again,
-        "recomputed_tokens": lost - again,
-    }
+    return Preemptions(
+        count=recorder.num_preemptions,
+        by_mode=ByMode(
+            recompute=recorder.num_preemptions - recorder.num_swaps,
+            swap=recorder.num_swaps,
+        ),
+        auto=_auto(recorder),
+        requests=int((columns.preemptions > 0).sum()),
+        lost_tokens=lost,
+        resume_hit_tokens=again,
+        recomputed_tokens=lost - again,
+    )
 
 
-def _auto(recorder: Recorder) -> Summary | None:
+def _auto(recorder: Recorder) -> Auto | None:
     """How often the mode ``auto`` was right; ``None`` where no choice of it could be judged."""
-    judged, right = sum(recorder.num_judged.values()), sum(recorder.num_right.values())
-    if not judged:
+    judged, right = recorder.num_judged, recorder.num_right
+    num_judged, num_right = sum(judged.values()), sum(right.values())
+    if not num_judged:
         return None
-    return {
-        "judged": judged,
-        "right": right,
-        "percent_right": 100 * right / judged,
-        "by_choice": {
-            choice: {"judged": number, "right": recorder.num_right[choice]}
-            for choice, number in recorder.num_judged.items()
-        },
-    }
+    return Auto(
+        judged=num_judged,
+        right=num_right,
+        percent_right=100 * num_right / num_judged,
+        by_choice=ByChoice(
+            recompute=Judged(judged=judged["recompute"], right=right["recompute"]),
+            swap=Judged(judged=judged["swap"], right=right["swap"]),
+        ),
+    )
 
 
-def _stalls(columns: RequestColumns, recorder: Recorder) -> Summary:
-    return {
-        "count": recorder.num_stalls,
-        "seconds": int(columns.stall_ps.sum()) / PS_PER_S,
-        "longest_s": recorder.longest_stall_ps / PS_PER_S,
-    }
+def _stalls(columns: RequestColumns, recorder: Recorder) -> Stalls:
+    return Stalls(
+        count=recorder.num_stalls,
+        seconds=int(columns.stall_ps.sum()) / PS_PER_S,
+        longest_s=recorder.longest_stall_ps / PS_PER_S,
+    )
 
 
-def _cost(recorder: Recorder, source: str) -> Summary:
+def _waited(recorder: Recorder) -> Waited:
+    waited_ps = recorder.waited_ps
+    return Waited(
+        step=waited_ps["step"] / PS_PER_S,
+        seats=waited_ps["seats"] / PS_PER_S,
+        budget=waited_ps["budget"] / PS_PER_S,
+        blocks=waited_ps["blocks"] / PS_PER_S,
+        admission_rule=waited_ps["admission rule"] / PS_PER_S,
+    )
+
+
+def _cost(recorder: Recorder, source: str) -> Cost:
     outside = recorder.num_steps_outside
-    return {
-        "source": source,
-        "steps": recorder.num_steps,
-        "steps_outside": outside,
-        "percent_outside": 100 * outside / recorder.num_steps if recorder.num_steps else None,
-    }
+    return Cost(
+        source=source,
+        steps=recorder.num_steps,
+        steps_outside=outside,
+        percent_outside=100 * outside / recorder.num_steps if recorder.num_steps else None,
+    )
 
 
 def _rate(amount: int, span_ps: int) -> float | None:

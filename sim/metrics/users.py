@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsim.policies.queue_order import Fair
+from kvsim.sim.documents.summary import HeaviestUser, OtherUsers, UserMeans, Users
 from kvsim.sim.metrics.distribution import statistics
 from kvsim.traces.common.counted import counted
 
@@ -33,7 +34,7 @@ def fair_note(trace: Trace) -> str:
     return f"queue.policy = {Fair.name!r} shares among {told}"
 
 
-def summarise_users(trace: Trace, columns: RequestColumns) -> dict[str, object] | None:
+def summarise_users(trace: Trace, columns: RequestColumns) -> Users | None:
     """What users met: TTFT of each, of the one who asks for most tokens, of all others; O(n).
 
     ``None`` where the trace names no users. Requests that name none are one user's.
@@ -50,16 +51,16 @@ def summarise_users(trace: Trace, columns: RequestColumns) -> dict[str, object] 
     served = num_finished > 0
     sums_s = np.bincount(user[finished], ttft_s[finished], len(names))
     means_s = sums_s[served] / num_finished[served]
-    return {
-        "named": len(codes.keys() - {""}),
-        "mean_ttft_s": {
-            "median": float(np.median(means_s)) if len(means_s) else None,
-            "worst": float(means_s.max()) if len(means_s) else None,
-        },
-        "heaviest": {
-            "user": names[first],
-            "tokens_percent": 100 * float(tokens[first]) / float(tokens.sum()),
-            "ttft_s": statistics(ttft_s[finished & (user == first)]),
-        },
-        "others": {"ttft_s": statistics(ttft_s[finished & (user != first)])},
-    }
+    return Users(
+        named=len(codes.keys() - {""}),
+        mean_ttft_s=UserMeans(
+            median=float(np.median(means_s)) if len(means_s) else None,
+            worst=float(means_s.max()) if len(means_s) else None,
+        ),
+        heaviest=HeaviestUser(
+            user=names[first],
+            tokens_percent=100 * float(tokens[first]) / float(tokens.sum()),
+            ttft_s=statistics(ttft_s[finished & (user == first)]),
+        ),
+        others=OtherUsers(ttft_s=statistics(ttft_s[finished & (user != first)])),
+    )

@@ -9,11 +9,11 @@ percentile ``q`` is trusted from ten finished requests beyond it, ``n * (1 - q) 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.documents.summary import Verdict
 from kvsim.traces.common.quantities import PS_PER_S
 from kvsim.traces.common.readable import number, seconds
 
@@ -28,20 +28,6 @@ _PERCENTILES: Final = (50, 90, 99)
 _LABELS: Final = {"budget": "the token budget of a step", "blocks": "KV blocks"}
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """``kind`` is ``stable``, ``overloaded`` or ``too short``; ``text`` is the sentence shown.
-
-    ``queue_slope_per_s`` is ``None`` where the arrivals span too few windows to tell.
-    """
-
-    kind: str
-    text: str
-    binds: str | None
-    queue_slope_per_s: float | None
-    trusted_percentile: int | None
-
-
 def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: Windows) -> Verdict:
     """Verdict of a run, from its waiting series and its number of finished requests."""
     trusted = trusted_percentile(int(columns.finished().sum()))
@@ -50,25 +36,36 @@ def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: 
     label = _LABELS.get(binds, binds)
     start_ps, end_ps = phases.steady_start_ps, phases.last_arrival_ps
     arrivals = int(((columns.arrival_ps > start_ps) & (columns.arrival_ps <= end_ps)).sum())
+
+    def verdict(kind: str, what: str, *, names_cause: bool = False) -> Verdict:
+        return Verdict(
+            kind=kind,
+            text=f"{kind}{what}",
+            binds=binds if names_cause else None,
+            queue_slope_per_s=slope,
+            trusted_percentile=trusted,
+        )
+
     if slope is not None and growth > 3 * math.sqrt(2 * arrivals):
         what = (
-            f"after the ramp-up the queue grows by {number(slope, 3)} requests a second; "
+            f": after the ramp-up the queue grows by {number(slope, 3)} requests a second; "
             f"what binds: {label}"
         )
-        return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
+        return verdict("overloaded", what, names_cause=True)
     backlog_ps = _backlog_ps(phases, windows, recorder.width_ps)
     arriving_ps = phases.last_arrival_ps - phases.first_arrival_ps
     if backlog_ps > max(arriving_ps, _FEWEST_WINDOWS * recorder.width_ps):
         what = (
-            f"after arrivals of {seconds(arriving_ps / PS_PER_S)} the backlog takes "
+            f": after arrivals of {seconds(arriving_ps / PS_PER_S)} the backlog takes "
             f"{seconds(backlog_ps / PS_PER_S)} to start; what binds: {label}"
         )
-        return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
+        return verdict("overloaded", what, names_cause=True)
     if trusted != _PERCENTILES[-1]:
         enough = f"enough for p{trusted}" if trusted else "too few for any"
-        text = f"too short for p99 ({int(columns.finished().sum()):,} finished: {enough})"
-        return Verdict("too short", text, None, slope, trusted)
-    return Verdict("stable", "stable: the queue does not grow", None, slope, trusted)
+        return verdict(
+            "too short", f" for p99 ({int(columns.finished().sum()):,} finished: {enough})"
+        )
+    return verdict("stable", ": the queue does not grow")
 
 
 def trusted_percentile(num_finished: int) -> int | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.documents.summary import Queue
 from kvsim.sim.recording.recorder import NOT_SENT, REFUSED
 from kvsim.traces.common.quantities import PS_PER_S
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 STARVED_AFTER: Final = 100
 
 
-def summarise_waiting(columns: RequestColumns, end_ps: int) -> dict[str, object]:
+def summarise_waiting(columns: RequestColumns, end_ps: int) -> Queue:
     """Longest wait and starvation over all requests that were let into the queue; O(n log^2 n)."""
     waited = (columns.status != REFUSED) & (columns.status != NOT_SENT)
     arrival_ps = columns.arrival_ps[waited]
@@ -32,13 +33,13 @@ def summarise_waiting(columns: RequestColumns, end_ps: int) -> dict[str, object]
     wait_ps = np.where(entered, start_ps, np.maximum(left_ps, arrival_ps)) - arrival_ps
     passed = overtaken(arrival_ps, np.where(entered, start_ps, left_ps), entered)
     starved = int(np.count_nonzero(passed > STARVED_AFTER))
-    return {
-        "longest_wait_s": int(wait_ps.max(initial=0)) / PS_PER_S,
-        "most_overtaken": int(passed.max(initial=0)),
-        "starved_after": STARVED_AFTER,
-        "starved": starved,
-        "starved_percent": 100 * starved / len(passed) if len(passed) else None,
-    }
+    return Queue(
+        longest_wait_s=int(wait_ps.max(initial=0)) / PS_PER_S,
+        most_overtaken=int(passed.max(initial=0)),
+        starved_after=STARVED_AFTER,
+        starved=starved,
+        starved_percent=100 * starved / len(passed) if len(passed) else None,
+    )
 
 
 def overtaken(

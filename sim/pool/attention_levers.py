@@ -9,9 +9,10 @@ bandwidth are the least it can cost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kvsim.sim.documents.levers import LeverRow
 from kvsim.sim.models.layers import KVShape
 from kvsim.sim.models.reshape import full_heads, reshape
 from kvsim.sim.pool.plan import PoolTooSmallError, plan
@@ -22,27 +23,12 @@ if TYPE_CHECKING:
     from kvsim.sim.models import ModelSpec
     from kvsim.sim.pool.terms import PoolRequest
 
-LEVERS_SCHEMA: Final = "kvsim.levers/1"
 LENGTHS: Final = (2048, 8192, 32_768, 131_072)
 READ_AT: Final = 32_768
 """Length at which factors and read times are given."""
 GROUPED_HEADS: Final = 8
 LATENT_VALUES: Final = 512 + 64
 CAP_TOKENS: Final = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class LeverRow:
-    """One setting: requests that fit by length, and one request of ``READ_AT`` tokens."""
-
-    section: str
-    name: str
-    bytes_per_token: int
-    requests: dict[int, int]
-    request_bytes: int
-    read_s: float
-    factor: float
-    """Times fewer bytes a request than the first row of the section."""
 
 
 def lever_rows(request: PoolRequest) -> tuple[LeverRow, ...]:
@@ -85,13 +71,13 @@ def _row(section: str, name: str, request: PoolRequest, cap: int | None) -> Leve
     dtype, tp = request.kv_dtype, request.tp
     size = model.kv_bytes(kept(READ_AT), dtype, tp)
     return LeverRow(
-        section,
-        name,
-        model.kv_bytes_per_token(dtype, tp),
-        requests,
-        size,
-        size / request.hardware.bandwidth_bytes_per_s,
-        1.0,
+        section=section,
+        name=name,
+        bytes_per_token=model.kv_bytes_per_token(dtype, tp),
+        requests=requests,
+        request_bytes=size,
+        read_s=size / request.hardware.bandwidth_bytes_per_s,
+        factor=1.0,
     )
 
 

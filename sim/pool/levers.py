@@ -6,9 +6,10 @@ memory for KV counts as much as a request that needs less.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kvsim.sim.documents.plan import Lever
 from kvsim.sim.hardware import GIB
 from kvsim.sim.models.dtypes import kv_format, weight_format
 
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
 HIGH_FRACTION = 0.95
 FEW_SEATS = 64
 FEW_TOKENS = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Lever:
-    """One change of the command line and the bytes a rank gains by it."""
-
-    change: str
-    freed_bytes: int
-    enough: bool
-    """One request of the longest length then fits."""
 
 
 def surplus(request: PoolRequest, rules: Rules) -> int:
@@ -60,7 +51,7 @@ def levers(request: PoolRequest, rules: Rules) -> tuple[Lever, ...]:
         except ValueError:
             continue
         if then > now:
-            found.append(Lever(change, then - now, enough=then >= 0))
+            found.append(Lever(change=change, freed_bytes=then - now, enough=then >= 0))
     return tuple(sorted(found, key=lambda lever: -lever.freed_bytes))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kvsim.sim.documents.plan import LogFigure
 from kvsim.sim.hardware import GIB
 from kvsim.sim.pool.document import log_tokens
 from kvsim.sim.pool.layout import BlockLayout
@@ -35,17 +36,6 @@ _WHY: Final = {
     "non-torch": "ours is a constant, assumed; theirs a measurement (--non-torch-gib takes it)",
     "graphs": "ours is a constant, assumed; theirs an estimate at start (--graphs-gib takes it)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class MatchRow:
-    """One figure of both; ``None`` where one of them has none."""
-
-    name: str
-    unit: str
-    ours: float | None
-    theirs: float | None
-    why: str
 
 
 def as_in_log(
@@ -93,7 +83,7 @@ def _with_batches_in_flight(request: PoolRequest, log: StartupLog) -> PoolReques
         return request
 
 
-def match_log(request: PoolRequest, pool: Pool, log: StartupLog) -> tuple[MatchRow, ...]:
+def match_log(request: PoolRequest, pool: Pool, log: StartupLog) -> tuple[LogFigure, ...]:
     """Rows in the order of the plan; figures that the log does not print are left out."""
     terms = {term.name: term.num_bytes / GIB for term in pool.terms}
     total = (request.total_bytes or request.hardware.total_bytes) / GIB
@@ -123,20 +113,26 @@ def _sets_graphs_aside(log: StartupLog) -> bool:
     return log.version is not None and log.version >= GRAPHS_SET_ASIDE
 
 
-def _gib_row(name: str, ours: float | None, theirs: float | None) -> MatchRow:
+def _figure(
+    name: str, ours: float | None, theirs: float | None, why: str, *, unit: str = ""
+) -> LogFigure:
+    return LogFigure(name=name, unit=unit, ours=ours, theirs=theirs, why=why)
+
+
+def _gib_row(name: str, ours: float | None, theirs: float | None) -> LogFigure:
     same = ours is not None and theirs is not None and abs(ours - theirs) <= _PRINTED_GIB
     why = "" if same else _WHY.get(name, "follows from the total")
-    return MatchRow(name, "GiB", ours, theirs, why)
+    return _figure(name, ours, theirs, why, unit="GiB")
 
 
-def _graphs_row(ours: float | None, log: StartupLog) -> MatchRow:
+def _graphs_row(ours: float | None, log: StartupLog) -> LogFigure:
     if _sets_graphs_aside(log):
         return _gib_row("graphs", ours, log.get("graphs_estimate_gib"))
     why = "captured after KV was sized, out of what utilisation leaves"
-    return MatchRow("graphs", "GiB", ours, log.get("graphs_gib"), why)
+    return _figure("graphs", ours, log.get("graphs_gib"), why, unit="GiB")
 
 
-def _kv_row(pool: Pool, log: StartupLog, rows: list[MatchRow]) -> MatchRow:
+def _kv_row(pool: Pool, log: StartupLog, rows: list[LogFigure]) -> LogFigure:
     """KV, whose difference is the sum of those before it."""
     ours, theirs = pool.kv_bytes / GIB, log.get("kv_gib")
     implied = ""
@@ -145,7 +141,7 @@ def _kv_row(pool: Pool, log: StartupLog, rows: list[MatchRow]) -> MatchRow:
         theirs = blocks * pool.block_bytes / GIB
         implied = f" (theirs: {blocks:,} blocks x {pool.block_bytes:,} B)"
     if theirs is None or abs(ours - theirs) <= _PRINTED_GIB:
-        return MatchRow("KV", "GiB", ours, theirs, "")
+        return _figure("KV", ours, theirs, "", unit="GiB")
     parts, known = [], 0.0
     left_out = ("total",) if _sets_graphs_aside(log) else ("total", "graphs")
     for row in rows:
@@ -159,7 +155,7 @@ def _kv_row(pool: Pool, log: StartupLog, rows: list[MatchRow]) -> MatchRow:
     if abs(rest) >= _PRINTED_GIB:
         parts.append(f"rest (what the log does not print, rounding) {rest:+.2f}")
     why = f"{ours - theirs:+.2f}: " + ", ".join(parts) + implied
-    return MatchRow("KV", "GiB", ours, theirs, why)
+    return _figure("KV", ours, theirs, why, unit="GiB")
 
 
 def _blocks_of(pool: Pool, log: StartupLog) -> int | None:
@@ -180,7 +176,7 @@ def _log_tokens(request: PoolRequest, pool: Pool, log: StartupLog) -> int:
     return log_tokens(request, pool)
 
 
-def _block_rows(request: PoolRequest, pool: Pool, log: StartupLog) -> list[MatchRow]:
+def _block_rows(request: PoolRequest, pool: Pool, log: StartupLog) -> list[LogFigure]:
     kv_gib = log.get("kv_gib")
     by_theirs = _blocks_of(pool, log)
     if kv_gib is not None:
@@ -188,18 +184,18 @@ def _block_rows(request: PoolRequest, pool: Pool, log: StartupLog) -> list[Match
     slack = int(_PRINTED_GIB * GIB) // pool.block_bytes + 1
     length = int(log.get("concurrency_length") or request.model_len)
 
-    def row(name: str, ours: float, theirs: float | None) -> MatchRow:
+    def row(name: str, ours: float, theirs: float | None) -> LogFigure:
         """Say whether our arithmetic on their KV memory gives their figure."""
         if theirs is None or by_theirs is None:
             why = "" if theirs == ours else "the log has neither KV memory nor blocks to compare"
-            return MatchRow(name, "", ours, theirs, why)
+            return _figure(name, ours, theirs, why)
         expected = ours * by_theirs / pool.num_blocks
         share = slack / max(by_theirs, 1)
         agrees = abs(theirs - expected) <= share * expected + 0.02 * (expected < 1000)
         verdict = "as theirs" if agrees else "not theirs: the blocks differ, see block size and TP"
         shown = f"{expected:,.0f}" if expected >= 1000 else f"{expected:,.2f}"
         source = "their number of blocks" if kv_gib is None else "their KV in our blocks"
-        return MatchRow(name, "", ours, theirs, f"{source} gives {shown}, {verdict}")
+        return _figure(name, ours, theirs, f"{source} gives {shown}, {verdict}")
 
     at_length = replace(request, max_model_len=length)
     cpu = request.swap_bytes // pool.block_bytes
@@ -207,7 +203,7 @@ def _block_rows(request: PoolRequest, pool: Pool, log: StartupLog) -> list[Match
     concurrency = pool.max_concurrency(length, request.step_tokens)
     return [
         row("blocks", pool.num_blocks, log.get("gpu_blocks")),
-        MatchRow("CPU blocks", "", cpu, log.get("cpu_blocks"), cpu_why),
+        _figure("CPU blocks", cpu, log.get("cpu_blocks"), cpu_why),
         row("KV cache tokens", _log_tokens(at_length, pool, log), log.get("kv_tokens")),
         row("max concurrency", concurrency, log.get("concurrency")),
     ]

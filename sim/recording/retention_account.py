@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.retention import make_retention, scores_of
 from kvsim.policies.retention.mass import mean_mass_kept
+from kvsim.sim.documents.summary import Compaction, PeakBytes, Retention, Scores
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.relocations import Relocations
@@ -58,41 +59,36 @@ class RetentionAccount:
         retention = make_retention(config, config.kv_groups[0])
         return mean_mass_kept(retention, scores, self.decode_contexts)
 
-    def summary(
-        self, pool: PoolShape, packed: Relocations | None, copy_s: float
-    ) -> dict[str, object]:
-        """Plain numbers, ready for JSON; keys are defined in docs/retention.md."""
+    def summary(self, pool: PoolShape, packed: Relocations | None, copy_s: float) -> Retention:
+        """Figures as docs/retention.md defines them."""
         config, slot_bytes = self.config, pool.block_bytes / pool.block_size
 
         def mean_bytes(slot_ps: int) -> float:
             return slot_ps * slot_bytes / self.covered_ps if self.covered_ps else 0.0
 
-        found: dict[str, object] = {
-            "kind": config.retention,
-            "budget": config.retention_budget,
-            "full_mean_bytes": mean_bytes(self.computed),
-            "shared_mean_bytes": mean_bytes(self.held),
-            "per_head_mean_bytes": mean_bytes(self.by_head),
-            "holes_mean_bytes": mean_bytes(self.holes),
-            "holes_percent_of_held": 100 * self.holes / self.held if self.held else None,
-            "peak_bytes_of_one": {
-                state: blocks * pool.block_bytes for state, blocks in self.peak_blocks.items()
-            },
-            "compaction": None,
-            "scores": None,
-            "attention_mass_kept": self.mass_kept(),
-        }
+        compaction = scores = None
         if packed is not None:
-            found["compaction"] = {
-                "freed_blocks": packed.num_packed,
-                "copied_bytes": packed.packed_tokens * slot_bytes,
-                "copy_s": copy_s,
-            }
+            compaction = Compaction(
+                freed_blocks=packed.num_packed,
+                copied_bytes=packed.packed_tokens * slot_bytes,
+                copy_s=copy_s,
+            )
         if config.retention == "heavy-hitters":
             size = SCORE_BYTES * pool.scores_per_token
             mean_tokens = self.by_head / self.covered_ps if self.covered_ps else 0.0
-            found["scores"] = {
-                "mean_bytes": mean_tokens * size,
-                "peak_bytes": self.most_by_head * size,
-            }
-        return found
+            scores = Scores(mean_bytes=mean_tokens * size, peak_bytes=self.most_by_head * size)
+        return Retention(
+            kind=config.retention,
+            budget=config.retention_budget,
+            full_mean_bytes=mean_bytes(self.computed),
+            shared_mean_bytes=mean_bytes(self.held),
+            per_head_mean_bytes=mean_bytes(self.by_head),
+            holes_mean_bytes=mean_bytes(self.holes),
+            holes_percent_of_held=100 * self.holes / self.held if self.held else None,
+            peak_bytes_of_one=PeakBytes(
+                **{state: blocks * pool.block_bytes for state, blocks in self.peak_blocks.items()}
+            ),
+            compaction=compaction,
+            scores=scores,
+            attention_mass_kept=self.mass_kept(),
+        )

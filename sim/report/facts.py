@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.cost.datasheet import is_assumed
 from kvsim.sim.scenario.loader import load_scenario, scenario_to_dict
@@ -11,8 +11,9 @@ from kvsim.traces.common.counted import counted
 from kvsim.traces.common.readable import number, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from kvsim.sim.documents.summary import Cost, Goodput, Requests, Throughput
     from kvsim.sim.run.run import Run
     from kvsim.sim.scenario.scenario import Scenario
 
@@ -25,9 +26,6 @@ _USUAL: Final = (None, False, "1", "model")
 def run_facts(run: Run) -> Iterator[tuple[str, str]]:
     """Scenario, trace, how it was read, cost and fidelity of a run."""
     scenario, summary = run.scenario, run.summary
-    head, cost = summary["scenario"], summary["cost"]
-    assert isinstance(head, dict), "summary['scenario'] is a dict"
-    assert isinstance(cost, dict), "summary['cost'] is a dict"
     yield (
         "scenario",
         f"{scenario.preset or 'own'}, {scenario.model.name} on {scenario.hardware.name}",
@@ -39,8 +37,8 @@ def run_facts(run: Run) -> Iterator[tuple[str, str]]:
     read = "; ".join(_reading(run))
     if read:
         yield "read", read
-    yield "rules", rules_text(scenario.preset, head["verified"])
-    yield "step cost", cost_text([cost])
+    yield "rules", rules_text(scenario.preset, summary.scenario.verified)
+    yield "step cost", cost_text([summary.cost])
 
 
 def trace_text(name: str, num_requests: int, sha256: str) -> str:
@@ -54,37 +52,48 @@ def rules_text(preset: object, verified: str | None) -> str:
     return f"{preset}: {verified}" if preset else "own scenario: no engine's, nothing to verify"
 
 
-def cost_text(costs: Sequence[Mapping[str, Any]]) -> str:
+def request_counts(requests: Requests) -> list[tuple[str, int]]:
+    """How many ended in each way; ways that are rare are left out where no request took them."""
+    rare = [("aborted", requests.aborted), ("not sent", requests.not_sent)]
+    return [
+        ("finished", requests.finished),
+        ("refused", requests.refused),
+        ("unfinished", requests.unfinished),
+        *((name, count) for name, count in rare if count),
+    ]
+
+
+def cost_text(costs: Sequence[Cost]) -> str:
     """Source of step times, and the share of steps outside its measured range in the runs.
 
     Nothing of a range where there is none.
     """
-    if is_assumed(costs[0]["source"]):
-        return str(costs[0]["source"])
-    shares = [cost["percent_outside"] for cost in costs if cost["percent_outside"] is not None]
+    if is_assumed(costs[0].source):
+        return costs[0].source
+    shares = [cost.percent_outside for cost in costs if cost.percent_outside is not None]
     outside = " to ".join(dict.fromkeys(f"{edge(shares):.3g}" for edge in (min, max) if shares))
     told = f"{outside} % of the steps outside its measured range" if outside else "no step ran"
-    return f"{costs[0]['source']}; {told}"
+    return f"{costs[0].source}; {told}"
 
 
-def throughput_text(rates: Mapping[str, Any]) -> str:
+def throughput_text(rates: Throughput) -> str:
     """Rates of a run over all its time."""
     return (
-        f"{number(rates['requests_per_s'])} requests/s, "
-        f"{number(rates['output_tokens_per_s'])} output tokens/s, "
-        f"{number(rates['total_tokens_per_s'])} tokens/s"
+        f"{number(rates.requests_per_s)} requests/s, "
+        f"{number(rates.output_tokens_per_s)} output tokens/s, "
+        f"{number(rates.total_tokens_per_s)} tokens/s"
     )
 
 
-def goodput_text(goodput: Mapping[str, Any]) -> str:
+def goodput_text(goodput: Goodput) -> str:
     """Rate of the requests that keep the limits, their share, and the limits."""
     limits = ", ".join(
         f"{name.removesuffix('_s').upper()} <= {seconds(limit)}"
-        for name, limit in goodput["slo"].items()
+        for name, limit in goodput.slo.to_dict().items()
     )
     return (
-        f"{number(goodput['requests_per_s'])} requests/s, "
-        f"{number(goodput['percent_of_finished'])} % of the finished keep {limits}"
+        f"{number(goodput.requests_per_s)} requests/s, "
+        f"{number(goodput.percent_of_finished)} % of the finished keep {limits}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING
 
 from kvsim.traces.common.readable import number, seconds
 
@@ -12,24 +12,26 @@ if TYPE_CHECKING:
 
     from kvsim.sim.run.run import Run
 
-_LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"))
-
 
 def run_html(run: Run) -> str:
     """Verdict, counts, latencies, memory and cache of a run."""
-    summary = cast("dict[str, Any]", run.summary)
-    requests, states = summary["requests"], summary["memory"]["all_time"]["states_percent"]
-    hit = summary["cache"]["hit_percent"]
+    summary = run.summary
+    requests, latency, hit = summary.requests, summary.latency, summary.cache.hit_percent
+    states = summary.memory.all_time.states_percent.to_dict()
     rows = [
-        ("verdict", summary["verdict"]["text"]),
-        ("requests", f"{requests['finished']:,} of {requests['total']:,} finished"),
+        ("verdict", summary.verdict.text),
+        ("requests", f"{requests.finished:,} of {requests.total:,} finished"),
     ]
-    for label, name in _LATENCIES:
-        found = summary["latency"][name]
-        rows.append((label, f"p50 {seconds(found['p50'])}, p99 {seconds(found['p99'])}"))
+    for label, found in (
+        ("TTFT", latency.ttft_s),
+        ("TPOT", latency.tpot_s),
+        ("ITL", latency.itl_s),
+        ("E2E", latency.e2e_s),
+    ):
+        rows.append((label, f"p50 {seconds(found.p50)}, p99 {seconds(found.p99)}"))
     rows += [
         ("KV memory", ", ".join(f"{state} {share:.1f} %" for state, share in states.items())),
-        ("preemptions", number(summary["preemptions"]["count"])),
+        ("preemptions", number(summary.preemptions.count)),
         ("hit rate", "-" if hit is None else f"{hit:.1f} %"),
     ]
     return html_table(repr(run).strip("<>"), (), rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import escaped, laid_out, log_ticks, new_figure
@@ -13,12 +13,11 @@ from kvsim.traces.common.counted import counted
 from kvsim.traces.common.readable import amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from kvsim.sim.documents.plan import Plan, Term
     from kvsim.sim.pool.plan import Pool
     from kvsim.sim.report.page import Block
-
-    Document = Mapping[str, Any]
 
 _GIB: Final = 2**30
 _SHORTEST: Final = 128
@@ -26,47 +25,45 @@ _NAMES: Final = {"kv": "KV", "non_torch": "non-torch", "worst_length": "longest 
 _HEADS: Final = ("", "GiB", "how")
 
 
-def plan_page(document: Document, pool: Pool | None) -> Iterator[str]:
+def plan_page(document: Plan, pool: Pool | None) -> Iterator[str]:
     """Parts of one HTML file of a plan's document; ``pool`` is ``None`` where no block fits."""
     return page(_head(document), _blocks(document, pool))
 
 
-def _head(document: Document) -> Head:
-    split = f", tp {document['tp']}, pp {document['pp']}"
-    token, length = document["kv_bytes_per_token"], document["max_model_len"]
+def _head(document: Plan) -> Head:
+    split = f", tp {document.tp}, pp {document.pp}"
+    token, length = document.kv_bytes_per_token, document.max_model_len
     facts = [
-        ("scenario", f"{document['model']} on {document['hardware']}{split}"),
-        ("rules", f"{document['engine']}'s own start-up accounting (docs/memory.md)"),
-        ("a token", f"{token['per_rank']:,} B = {token['formula']}"),
-        ("a request", f"{amount(document['kv_bytes_per_request'])} at {length:,} tokens"),
-        ("pool", f"{document['num_blocks']:,} blocks, {document['pool_tokens']:,} tokens"),
+        ("scenario", f"{document.model} on {document.hardware}{split}"),
+        ("rules", f"{document.engine}'s own start-up accounting (docs/memory.md)"),
+        ("a token", f"{token.per_rank:,} B = {token.formula}"),
+        ("a request", f"{amount(document.kv_bytes_per_request)} at {length:,} tokens"),
+        ("pool", f"{document.num_blocks:,} blocks, {document.pool_tokens:,} tokens"),
         ("assumed", _assumed(document)),
     ]
-    fits, longest = document["fits"], document["max_model_len_that_fits"]
-    alarm = "" if fits else f"Does not fit: {document['error'] or _too_long(document)}"
+    fits, longest = document.fits, document.max_model_len_that_fits
+    alarm = "" if fits else f"Does not fit: {document.error or _too_long(document)}"
     lead = f"The longest request that fits has {longest:,} tokens." if fits else ""
-    return Head(
-        f"kvsim plan: {document['model']} on {document['hardware']}", tuple(facts), lead, alarm
-    )
+    return Head(f"kvsim plan: {document.model} on {document.hardware}", tuple(facts), lead, alarm)
 
 
-def _too_long(document: Document) -> str:
+def _too_long(document: Plan) -> str:
     return (
-        f"{document['max_model_len']:,} tokens; the longest request that fits has "
-        f"{document['max_model_len_that_fits']:,}"
+        f"{document.max_model_len:,} tokens; the longest request that fits has "
+        f"{document.max_model_len_that_fits:,}"
     )
 
 
-def _assumed(document: Document) -> str:
-    names = [_name(name) for name, term in document["terms"].items() if term["assumed"]]
+def _assumed(document: Plan) -> str:
+    names = [_name(name) for name, term in document.terms.items() if term.assumed]
     return ", ".join(names) or "nothing: all terms are given or counted"
 
 
-def _blocks(document: Document, pool: Pool | None) -> Iterator[Block]:
+def _blocks(document: Plan, pool: Pool | None) -> Iterator[Block]:
     yield memory_chart(document)
     rows = [
-        (_name(name), f"{term['bytes'] / _GIB:,.2f}", _how(term))
-        for name, term in document["terms"].items()
+        (_name(name), f"{term.bytes / _GIB:,.2f}", _how(term))
+        for name, term in document.terms.items()
     ]
     yield table_html("Memory terms", _HEADS, rows, last_is_words=True)
     if pool is not None:
@@ -74,27 +71,27 @@ def _blocks(document: Document, pool: Pool | None) -> Iterator[Block]:
     yield bullets(
         "Single changes that free most",
         (
-            f"{lever['change']}: +{amount(lever['freed_bytes'])}, "
-            f"{'fits then' if lever['enough'] else 'not enough alone'}"
-            for lever in document["levers"]
+            f"{lever.change}: +{amount(lever.freed_bytes)}, "
+            f"{'fits then' if lever.enough else 'not enough alone'}"
+            for lever in document.levers
         ),
     )
-    yield bullets("Notes", document["notes"])
+    yield bullets("Notes", document.notes)
 
 
-def _how(term: Mapping[str, Any]) -> str:
-    return f"{term['formula']}{', assumed' if term['assumed'] else ''}"
+def _how(term: Term) -> str:
+    return f"{term.formula}{', assumed' if term.assumed else ''}"
 
 
 def _name(key: str) -> str:
     return _NAMES.get(key, key.replace("_", " "))
 
 
-def memory_chart(document: Document) -> Chart:
+def memory_chart(document: Plan) -> Chart:
     """One bar: what the engine may use, cut into what it spends and what is left for KV."""
     import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
 
-    terms = {name: term["bytes"] / _GIB for name, term in document["terms"].items()}
+    terms = {name: term.bytes / _GIB for name, term in document.terms.items()}
     usable = terms.pop("usable", None)
     left = terms.pop("kv")
     figure, colours = go.Figure(), iter((*CYCLE[1:], *CYCLE[1:]))
@@ -126,15 +123,15 @@ def memory_chart(document: Document) -> Chart:
     )
 
 
-def fit_chart(document: Document, pool: Pool) -> Chart:
+def fit_chart(document: Plan, pool: Pool) -> Chart:
     """Whole requests of one length that fit at once, against that length."""
-    lengths = _lengths(document["max_model_len_that_fits"])
+    lengths = _lengths(document.max_model_len_that_fits)
     counts = [pool.requests_of(length) for length in lengths]
     figure = new_figure("context (tokens, logarithmic)", "requests (logarithmic)")
     figure.add_scatter(
         x=lengths, y=counts, name="requests that fit", mode="lines+markers", line={"color": BLUE}
     )
-    seats = document["max_num_seqs"]
+    seats = document.max_num_seqs
     figure.add_scatter(
         x=[lengths[0], lengths[-1]],
         y=[seats, seats],
@@ -142,22 +139,22 @@ def fit_chart(document: Document, pool: Pool) -> Chart:
         mode="lines",
         line={"color": GREY, "dash": "dash"},
     )
-    asked = {name: entry for name, entry in document["requests"].items() if entry["requests"]}
+    asked = {name: entry for name, entry in document.requests.items() if entry.requests}
     figure.add_scatter(
-        x=[entry["tokens"] for entry in asked.values()],
-        y=[entry["requests"] for entry in asked.values()],
+        x=[entry.tokens for entry in asked.values()],
+        y=[entry.requests for entry in asked.values()],
         text=[escaped(_name(name)) for name in asked],
         name="asked for",
         mode="markers+text",
         textposition="bottom left",
         marker={"color": VERMILLION, "size": 10, "symbol": "diamond"},
     )
-    most = max(*counts, seats, *(entry["requests"] for entry in asked.values()))
+    most = max(*counts, seats, *(entry.requests for entry in asked.values()))
     figure.update_xaxes(**log_ticks(lengths, _tick))
     figure.update_yaxes(**log_ticks([1, most], _tick), rangemode="normal")
     words = "; ".join(
-        f"{entry['requests']:,} of {counted(entry['tokens'], 'token')} ({_name(name)})"
-        for name, entry in document["requests"].items()
+        f"{entry.requests:,} of {counted(entry.tokens, 'token')} ({_name(name)})"
+        for name, entry in document.requests.items()
     )
     return Chart(
         "Requests that fit, by context length",

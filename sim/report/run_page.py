@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.report.event_charts import hit_chart, preemption_chart, step_chart, swap_chart
-from kvsim.sim.report.facts import goodput_text, run_facts, throughput_text
+from kvsim.sim.report.facts import goodput_text, request_counts, run_facts, throughput_text
 from kvsim.sim.report.latency_charts import course_chart, distribution_chart, gap_chart
 from kvsim.sim.report.load_charts import memory_chart, queue_chart
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.run_view import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from kvsim.sim.report.chart import Chart
     from kvsim.sim.report.page import Block
@@ -34,21 +34,18 @@ RUN_CHARTS: Final[tuple[Callable[[RunView], Chart | str], ...]] = (
 
 def run_page(run: Run) -> Iterator[str]:
     """Parts of the page's HTML, in order; the same run gives the same text."""
-    summary: Mapping[str, Any] = run.summary
-    requests, goodput = summary["requests"], summary["goodput"]
-    names = ["finished", "refused", "unfinished"]
-    names += [name for name in ("aborted", "not_sent") if requests[name]]
-    counts = ", ".join(f"{requests[name]:,} {name.replace('_', ' ')}" for name in names)
+    summary = run.summary
+    counts = ", ".join(f"{count:,} {name}" for name, count in request_counts(summary.requests))
     facts = [*run_facts(run), ("requests", counts)]
-    for request, reason in [*requests["refused_reasons"].items()][:1]:
+    for request, reason in [*summary.requests.refused_reasons.items()][:1]:
         facts.append(("first refused", f"{request}: {reason}"))
-    facts.append(("throughput", throughput_text(summary["throughput"])))
-    if goodput is not None:
-        facts.append(("goodput", goodput_text(goodput)))
+    facts.append(("throughput", throughput_text(summary.throughput)))
+    if summary.goodput is not None:
+        facts.append(("goodput", goodput_text(summary.goodput)))
     head = Head(
         f"kvsim: {run.trace.name}",
         tuple(facts),
-        lead=str(summary["verdict"]["text"]),
+        lead=summary.verdict.text,
         alarm="Partial: the run was stopped." if run.engine.partial else "",
     )
     return page(head, _blocks(run))
@@ -63,4 +60,4 @@ def _blocks(run: Run) -> Iterator[Block]:
         else:
             yield chart
     yield bullets("Nothing to draw", absent)
-    yield bullets("Notes", run.summary["notes"])  # type: ignore[arg-type]  # a list of sentences
+    yield bullets("Notes", run.summary.notes)

@@ -11,15 +11,24 @@ import json
 import math
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.sim.documents.manifest import (
+    Audit,
+    EngineName,
+    Manifest,
+    ManifestPool,
+    ManifestTrace,
+    PoolTerm,
+    Versions,
+)
+from kvsim.sim.documents.reading import read_part
 from kvsim.sim.folders.place import (
     ASKED_FOR,
     BLOCKS,
     MANIFEST,
-    SCHEMA,
     check_run_folder,
     draft_name,
     naming_folder,
@@ -37,6 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.sim.run.run import Run
+    from kvsim.traces.common.part import Document
 
 ROWS_PER_SLICE: Final = 16_384
 REQUESTS: Final = "requests.parquet"
@@ -58,12 +68,12 @@ def write_run(run: Run, folder: Path) -> None:
     writers: dict[str, Callable[[Path], object]] = {
         REQUESTS: lambda path: _write_requests(run, path),
         "series.parquet": lambda path: _write_series(run, path),
-        "summary.json": lambda path: path.write_text(to_json(run.summary), encoding="utf-8"),
+        "summary.json": lambda path: _write_document(run.summary, path),
         "report.html": lambda path: _write_report(run, path),
     }
     if run.block_map is not None:
         writers[BLOCKS] = run.block_map.save
-    writers[MANIFEST] = lambda path: path.write_text(to_json(manifest(run)), encoding="utf-8")
+    writers[MANIFEST] = lambda path: _write_document(manifest(run), path)
     drafts = {name: folder / draft_name(name) for name in writers}
     with ctrl_c_delayed(), naming_folder(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,34 +89,49 @@ def write_run(run: Run, folder: Path) -> None:
                 draft.unlink(missing_ok=True)
 
 
-def manifest(run: Run) -> dict[str, object]:
+def manifest(run: Run) -> Manifest:
     """Everything needed to make the run again, and what it stood on."""
-    return {
-        "schema": SCHEMA,
-        "scenario": scenario_to_dict(run.scenario),
-        "trace": {
-            "name": run.trace.name,
-            "sha256": run.trace.sha256,
-            "requests": len(run.trace),
-            "source": run.source,
-        },
-        "options": run.options,
-        "seed": run.seed,
-        "versions": {name: version(name) for name in _PACKAGES},
-        "scheduler_config": {
+    pool, engine = run.setup.pool, run.engine
+    return Manifest(
+        scenario=scenario_to_dict(run.scenario),
+        trace=ManifestTrace(
+            name=run.trace.name,
+            sha256=run.trace.sha256,
+            requests=len(run.trace),
+            source=run.source,
+        ),
+        options=run.options,
+        seed=run.seed,
+        versions=Versions(**{name: version(name) for name in _PACKAGES}),
+        scheduler_config={
             name: "inf" if value == math.inf else value  # JSON has no infinity
             for name, value in asdict(run.setup.config).items()
         },
-        "pool": asdict(run.setup.pool),
-        "pool_terms": [asdict(term) for term in run.setup.pool_terms],
-        "cost_source": run.setup.cost.name,
-        "engine": {"name": run.engine.engine, "reason": run.engine.reason},
-        "audit": {"asked": bool(run.options.get("audit")), "events": run.engine.audited},
-        "partial": run.engine.partial,
-    }
+        pool=ManifestPool(
+            num_blocks=pool.num_blocks,
+            block_size=pool.block_size,
+            num_null_blocks=pool.num_null_blocks,
+            block_bytes=pool.block_bytes,
+            remainder_bytes=pool.remainder_bytes,
+            scores_per_token=pool.scores_per_token,
+        ),
+        pool_terms=[
+            PoolTerm(
+                name=term.name,
+                formula=term.formula,
+                num_bytes=term.num_bytes,
+                assumed=term.assumed,
+            )
+            for term in run.setup.pool_terms
+        ],
+        cost_source=run.setup.cost.name,
+        engine=EngineName(name=engine.engine, reason=engine.reason),
+        audit=Audit(asked=bool(run.options.get("audit")), events=engine.audited),
+        partial=engine.partial,
+    )
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> Manifest:
     """Manifest of a run folder.
 
     Raises
@@ -123,18 +148,27 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         ) from None
     except (NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not the manifest of a run: {error}") from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ValueError(f"{path} is not a manifest of schema {SCHEMA}: simulate the run again")
+    schema = Manifest.schema
+    if not isinstance(document, dict) or document.get("schema") != schema:
+        raise ValueError(f"{path} is not a manifest of schema {schema}: simulate the run again")
+    try:
+        found = read_part(Manifest, document)
+    except ValueError as error:
+        raise ValueError(f"{path} is not the manifest of a run: {error}") from None
     if not (folder / REQUESTS).is_file():
         raise ValueError(
             f"{folder} is not a whole run of kvsim: it has no {REQUESTS}; simulate the run again"
         )
-    return document
+    return found
 
 
 def to_json(document: object) -> str:
     """JSON text with sorted keys; nan is a fault, never a number."""
     return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _write_document(document: Document, path: Path) -> None:
+    path.write_text(to_json(document.to_dict()), encoding="utf-8")
 
 
 def _write_requests(run: Run, path: Path) -> None:

@@ -1,7 +1,7 @@
 """Simulate a trace and hold what came of it.
 
 ``simulate`` is the Python door of the product: trace and scenario in, a :class:`Run` out. A run
-gives a summary (plain dict), pandas frames on request, and a folder of files.
+gives a summary (typed, with units), pandas frames on request, and a folder of files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.sim.metrics.summary import Summary, summarise_run
+from kvsim.sim.documents.summary import EngineUsed, ScenarioNames
+from kvsim.sim.metrics.summary import summarise_run
 from kvsim.sim.metrics.tables import request_table, series_table
 from kvsim.sim.run.notes import run_notes
 from kvsim.sim.run.options import check_run_arguments, check_watchers
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.block_map import BlockMap
+    from kvsim.sim.documents.summary import Summary
     from kvsim.sim.engine.listener import ScheduleListener
     from kvsim.sim.engine.observer import Observer
     from kvsim.sim.report.run_plots import RunPlots
@@ -75,30 +77,27 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """All metrics of ``docs/metrics.md`` as nested dicts of plain numbers."""
-        head: Summary = {
-            "trace": {"name": self.trace.name, "sha256": self.trace.sha256},
-            "scenario": {
-                "preset": self.scenario.preset,
-                "verified": verification(self.scenario),
-                "model": self.scenario.model.name,
-                "hardware": self.scenario.hardware.name,
-            },
-            "engine": {
-                "name": self.engine.engine,
-                "reason": self.engine.reason,
-                "audited": self.engine.audited,
-            },
-            "partial": self.engine.partial,
-            "notes": [*self.setup.notes, *run_notes(self)],
-        }
-        return head | summarise_run(
+        """All metrics of ``docs/metrics.md``: ``run.summary.latency.ttft_s.p99``."""
+        return summarise_run(
             self.trace,
             self.engine.recorder,
             self.setup.pool,
             self.scenario.slo,
+            scenario=ScenarioNames(
+                preset=self.scenario.preset,
+                verified=verification(self.scenario),
+                model=self.scenario.model.name,
+                hardware=self.scenario.hardware.name,
+            ),
+            engine=EngineUsed(
+                name=self.engine.engine,
+                reason=self.engine.reason,
+                audited=self.engine.audited,
+            ),
             cost_source=self.setup.cost.name,
             predictor=self.setup.config.predictor,
+            partial=self.engine.partial,
+            notes=[*self.setup.notes, *run_notes(self)],
         )
 
     @property

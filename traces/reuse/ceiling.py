@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from kvsim.traces.common.part import Part, key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,47 +17,21 @@ if TYPE_CHECKING:
     from kvsim.traces.reuse.curve import Counted
 
 
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """Figures of the infinite cache; a block repeated inside a request is not seen before by it.
+class Ceiling(Part):
+    """Figures of the infinite cache; a block repeated inside a request is not seen before by it."""
 
-    Attributes
-    ----------
-    blocks_seen_before
-        Look-ups of blocks that an earlier request left.
-    blocks_in_leading_run, tokens_in_leading_run
-        Those of them that lie in the leading run of such blocks, and their tokens.
-    requests_with_a_hit, requests_fully_cached
-        Requests that hit at least a block, and all their prompt tokens.
-    mean_request_token_ratio
-        Mean over requests of hit tokens / prompt tokens.
-    """
-
-    requests: int
-    blocks: int
-    prompt_tokens: int
-    unique_blocks: int
-    blocks_seen_before: int
-    blocks_in_leading_run: int
-    tokens_in_leading_run: int
-    requests_with_a_hit: int
-    requests_fully_cached: int
-    mean_request_token_ratio: float
-
-    @property
-    def block_ratio(self) -> float:
-        """Blocks in the leading run / blocks looked up."""
-        return self.blocks_in_leading_run / self.blocks if self.blocks else 0.0
-
-    @property
-    def token_ratio(self) -> float:
-        """Tokens in the leading run / prompt tokens."""
-        return self.tokens_in_leading_run / self.prompt_tokens if self.prompt_tokens else 0.0
-
-    def to_dict(self) -> dict[str, float]:
-        """All figures by name."""
-        figures = asdict(self)
-        return figures | {"block_ratio": self.block_ratio, "token_ratio": self.token_ratio}
+    requests: int = key("1", "that count")
+    blocks: int = key("1", "looked up")
+    prompt_tokens: int = key("1", "looked up")
+    unique_blocks: int = key("1", "looked up")
+    blocks_seen_before: int = key("1", "look-ups of blocks that an earlier request left")
+    blocks_in_leading_run: int = key("1", "those of them in the leading run of such blocks")
+    tokens_in_leading_run: int = key("1", "their tokens")
+    requests_with_a_hit: int = key("1", "requests that hit at least a block")
+    requests_fully_cached: int = key("1", "requests that hit all their prompt tokens")
+    mean_request_token_ratio: float = key("1", "mean over requests of hit tokens / prompt tokens")
+    block_ratio: float = key("1", "blocks in the leading run / blocks looked up")
+    token_ratio: float = key("1", "tokens in the leading run / prompt tokens")
 
 
 def ceiling_of(accesses: Accesses, counted: Counted) -> Ceiling:
@@ -78,6 +53,8 @@ def ceiling_of(accesses: Accesses, counted: Counted) -> Ceiling:
         requests_with_a_hit=int((hit_tokens > 0).sum()),
         requests_fully_cached=int((hit_tokens == prompts).sum()),
         mean_request_token_ratio=float((hit_tokens / prompts).mean()) if len(prompts) else 0.0,
+        block_ratio=_ratio(served.blocks, counted.all_blocks),
+        token_ratio=_ratio(served.tokens, counted.all_tokens),
     )
 
 
@@ -99,18 +76,13 @@ def leading_run(accesses: Accesses, hit: NDArray[np.bool_]) -> NDArray[np.bool_]
     return run
 
 
-@dataclass(frozen=True, slots=True)
-class SessionReuse:
+class SessionReuse(Part):
     """What the infinite cache serves of one session's prompts."""
 
-    requests: int
-    prompt_tokens: int
-    hit_tokens: int
-
-    @property
-    def token_ratio(self) -> float:
-        """Hit tokens / prompt tokens."""
-        return self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+    requests: int = key("1")
+    prompt_tokens: int = key("1")
+    hit_tokens: int = key("1")
+    token_ratio: float = key("1", "hit tokens / prompt tokens")
 
 
 def ceiling_by_session(
@@ -123,13 +95,23 @@ def ceiling_by_session(
     for request in range(len(accesses))[counted.requests]:
         found.setdefault(sessions[request], []).append(request)
     return {
-        session: SessionReuse(
-            len(requests),
-            int(accesses.prompt_tokens[requests].sum()),
-            int(hit_tokens[requests].sum()),
-        )
+        session: _session_reuse(accesses.prompt_tokens[requests], hit_tokens[requests])
         for session, requests in found.items()
     }
+
+
+def _session_reuse(prompt_tokens: NDArray[np.int64], hit_tokens: NDArray[np.int64]) -> SessionReuse:
+    prompts, hits = int(prompt_tokens.sum()), int(hit_tokens.sum())
+    return SessionReuse(
+        requests=len(prompt_tokens),
+        prompt_tokens=prompts,
+        hit_tokens=hits,
+        token_ratio=_ratio(hits, prompts),
+    )
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
 
 
 def _per_request(accesses: Accesses, values: NDArray[np.int64]) -> NDArray[np.int64]:

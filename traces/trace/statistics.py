@@ -9,11 +9,11 @@ Both take population variances. A Poisson process has 1 for either.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.common.part import Part, key
 from kvsim.traces.trace.order_statistics import blocks, percentile
 from kvsim.traces.trace.time_grid import gap_blocks
 
@@ -27,43 +27,40 @@ _NS_PER_S: Final = 10**9
 _STEPS: Final = (1, 2, 5)
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
+class Lengths(Part):
     """Summary of token counts."""
 
-    mean: float
-    p50: float
-    p90: float
-    p99: float
-    max: int
-    total: int
+    mean: float = key("1", "tokens")
+    p50: float = key("1", "tokens")
+    p90: float = key("1", "tokens")
+    p99: float = key("1", "tokens")
+    max: int = key("1", "tokens")
+    total: int = key("1", "tokens")
 
     @classmethod
     def of(cls, tokens: NDArray[np.int64]) -> Lengths:
         """Summarise at least one count."""
         p50, p90, p99 = (percentile(tokens, percent) for percent in (50, 90, 99))
-        return cls(float(tokens.mean()), p50, p90, p99, int(tokens.max()), int(tokens.sum()))
+        return cls(
+            mean=float(tokens.mean()),
+            p50=p50,
+            p90=p90,
+            p99=p99,
+            max=int(tokens.max()),
+            total=int(tokens.sum()),
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """When requests come; None where too few times are distinct to tell.
+class Arrivals(Part):
+    """When requests come; None where too few times are distinct to tell."""
 
-    Attributes
-    ----------
-    requests
-        Those that have times of their own.
-    span_s
-        From the first arrival to the last.
-    iod
-        Bin in seconds -> index of dispersion; bins longer than the span are left out.
-    """
-
-    requests: int
-    span_s: float
-    rate_per_s: float | None
-    gap_cv: float | None
-    iod: dict[int, float]
+    requests: int = key("1", "those with a time of their own")
+    span_s: float = key("s", "first to last")
+    rate_per_s: float | None = key("/s")
+    gap_cv: float | None = key("1", "standard deviation of the gaps by their mean")
+    iod: dict[int, float] = key(
+        "1", "dispersion in bins of so many seconds, none longer than the span"
+    )
 
     @classmethod
     def of(cls, arrival_ns: NDArray[np.int64]) -> Arrivals:
@@ -73,7 +70,7 @@ class Arrivals:
             times = np.sort(times)
         span_ns = int(times[-1]) - int(times[0])
         if not span_ns:
-            return cls(len(times), 0.0, None, None, {})
+            return cls(requests=len(times), span_s=0.0, rate_per_s=None, gap_cv=None, iod={})
         mean = span_ns / (len(times) - 1)
         squares = sum(float(((gaps - mean) ** 2).sum()) for gaps in gap_blocks(times))
         return cls(
@@ -103,43 +100,25 @@ def _dispersion(times: NDArray[np.int64], bin_s: int) -> float:
     return (squares / num_bins - mean**2) / mean
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """All of it.
+class Statistics(Part):
+    """All of it."""
 
-    Attributes
-    ----------
-    rows
-        Rows of the file: requests, and rows that were skipped or that the source calls failed.
-    requests
-        Requests that the figures below cover, those without an answer included.
-    zero_outputs
-        Requests without an answer: 0 output tokens.
-    output
-        None where the file does not say.
-    arrivals
-        None where the file says no times, or all its sessions start at once: when they start is
-        then not known, and the times between requests of different sessions mean nothing.
-    sessions
-        Number of sessions; None where the file does not say.
-    users
-        Number of users; None where the file does not say.
-    """
-
-    rows: int
-    requests: int
-    failed: int
-    skipped: int
-    zero_outputs: int
-    prompt: Lengths
-    output: Lengths | None
-    arrivals: Arrivals | None
-    sessions: int | None
-    users: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """All figures by name, for JSON."""
-        return asdict(self)
+    rows: int = key("1", "rows of the file")
+    requests: int = key(
+        "1", "requests that the figures below cover, those without an answer included"
+    )
+    failed: int = key("1", "rows that the source calls failed")
+    skipped: int = key("1", "rows that were left out")
+    zero_outputs: int = key("1", "requests without an answer")
+    prompt: Lengths = key()
+    output: Lengths | None = key("", "answers; `null` where the file does not have them")
+    arrivals: Arrivals | None = key(
+        "",
+        "`null` where the file says no times, or all its sessions start at once: when they start "
+        "is then not known",
+    )
+    sessions: int | None = key("1", "`null` where the file names none")
+    users: int | None = key("1", "`null` where the file names none")
 
 
 def statistics_of(trace: Trace) -> Statistics:

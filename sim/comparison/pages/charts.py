@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvsim.sim.comparison.lines import listed, short_name, table_lines
-from kvsim.sim.metrics.shares import VIEWS
+from kvsim.sim.metrics.shares import VIEWS, grouped
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, escaped
 from kvsim.sim.report.multiples import place_of, rows_of, small_multiples
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.comparison.lines import Line
     from kvsim.sim.comparison.row import Row
+    from kvsim.sim.documents.summary import Primitives
 
 _LONGEST_LABEL: Final = 32
 _BAR_PX: Final = 24
@@ -57,38 +58,39 @@ class _Panel(NamedTuple):
 
 def memory_chart(rows: Sequence[Row], view: str = "six") -> Chart:
     """Shares of the pool by state, over the time in which requests waited, if any did."""
-    waited = any(row.kv_bytes_share["while_waiting"] for row in rows)
+    waiting = [row.kv_bytes_share.while_waiting for row in rows]
+    waited = any(waiting)
+    shares = waiting if waited else [row.kv_bytes_share.all_time for row in rows]
     when = "while requests wait" if waited else "over the whole run (no request waited)"
     tokens = [
-        f"{row.name}: {100 * (share['token'] + share['duplicate']):.1f} %"
-        for row in rows
-        if (share := row.kv_bytes_share["while_waiting" if waited else "all_time"]) is not None
+        f"{row.name}: {100 * (share.token + share.duplicate):.1f} %"
+        for row, share in zip(rows, shares, strict=True)
+        if share is not None
     ]
     return Chart(
         f"KV memory by state{' as the paper groups it' if view == 'sosp23' else ''}, {when}",
-        states_figure(rows, "while_waiting" if waited else "all_time", view),
+        states_figure(rows, shares, view),
         "the longer the bar of token, the more of the memory does its work; the other bars say "
         "where the rest went.",
         f"Share of the pool that holds tokens: {listed(tokens)}.",
     )
 
 
-def states_figure(rows: Sequence[Row], window: str, view: str = "six") -> go.Figure:
-    """One panel a state of a view, one bar a row: percent of the pool over ``window``."""
-    panels = []
-    for state, parts in VIEWS[view].items():
-        shares = [row.kv_bytes_share[window] for row in rows]
-        percent = [
-            None if share is None else round(100 * sum(share[part] for part in parts), 2)
-            for share in shares
-        ]
+def states_figure(
+    rows: Sequence[Row], shares: Sequence[Primitives | None], view: str = "six"
+) -> go.Figure:
+    """One panel a state of a view, one bar a row: percent of the pool, of ``shares``."""
+    panels, by_state = [], grouped(shares, view)
+    for state in VIEWS[view]:
+        percent = [None if share is None else round(100 * share[state], 2) for share in by_state]
         title, colour = STATE_LABELS[state]
         if view == "sosp23" and state == "external":
             title = "external and other"
         texts = ["" if value is None else f"{value:.1f}" for value in percent]
         panels.append(_Panel(title, [*percent], texts, [False] * len(rows), colour))
     labels = [
-        _label(row.name, "" if row.kv_bytes_share[window] else " (nobody waits)") for row in rows
+        _label(row.name, "" if share else " (nobody waits)")
+        for row, share in zip(rows, shares, strict=True)
     ]
     figure = _multiples(rows, labels, panels, shared_x=True)
     figure.update_xaxes(range=[0, 100 * _ROOM], tickvals=[0, 50, 100])
@@ -100,7 +102,7 @@ def users_chart(rows: Sequence[Row]) -> Chart | str:
     lines = {line.label: line for line in table_lines(rows)}
     shown = [line for name in _USERS if (line := lines.get(name)) and any(line.values)]
     if not shown:
-        if any(row.metrics["finished"] for row in rows):
+        if any(row.metrics.finished for row in rows):
             return "What users see: all latencies of requests that finished are 0 or unknown."
         return "What users see: nothing, for no request was served."
     winners = []

@@ -137,7 +137,7 @@ def _label_axes(figure: go.Figure, num_panels: int, label: str) -> None:
 
 def _waited(rows: Sequence[Row]) -> Line | None:
     """Waiting in all; none of a run that refused requests, as these wait no longer."""
-    waited = [None if row.metrics["refused"] else row.course.waited_s for row in rows]
+    waited = [None if row.metrics.refused else row.course.waited_s for row in rows]
     groups = table_lines(rows)[0].groups
     return Line("", "waited", waited, lambda s: "-" if s is None else number(s), min, groups)
 

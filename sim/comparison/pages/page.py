@@ -50,12 +50,12 @@ def _head(comparison: Comparison) -> Head:
         ("KV memory", f"{pool_text(rows)} in each run"),
     ]
     rules = [(row.name, rules_text(row.scenario.get("preset"), row.verified)) for row in rows]
-    sources = [row.cost["source"] for row in rows]
+    sources = [row.cost.source for row in rows]
     costs = {
-        source: cost_text([row.cost for row in rows if row.cost["source"] == source])
+        source: cost_text([row.cost for row in rows if row.cost.source == source])
         for source in sources
     }
-    costed = [(row.name, costs[row.cost["source"]]) for row in rows]
+    costed = [(row.name, costs[row.cost.source]) for row in rows]
     for label, pairs in (("rules", rules), ("step cost", costed)):
         facts += [(label, text) for text in said_of(pairs, len(rows))]
     return Head(f"{counted(len(rows), 'run')} compared", tuple(facts))
@@ -63,7 +63,7 @@ def _head(comparison: Comparison) -> Head:
 
 def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Block]:
     rows, lines = comparison.rows, table_lines(comparison.rows)
-    yield bullets("Verdicts", said_of([(row.name, row.verdict["text"]) for row in rows], len(rows)))
+    yield bullets("Verdicts", said_of([(row.name, row.verdict.text) for row in rows], len(rows)))
     if published is not None:
         yield from _published(published)
     yield memory_chart(rows, "six" if published is None else "sosp23")

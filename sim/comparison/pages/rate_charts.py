@@ -11,14 +11,12 @@ from kvsim.sim.report.palette import GREY, LINES
 from kvsim.traces.common.readable import number, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import plotly.graph_objects as go
 
     from kvsim.sim.comparison.row import Row
 
-_RATE: Final = "arrivals_per_s"
-_GOODPUT: Final = "goodput_requests_per_s"
 _X: Final = "arrivals (requests/s)"
 
 
@@ -28,10 +26,10 @@ def rate_charts(rows: Sequence[Row]) -> list[Chart]:
     None for one rate, and none where nothing was served.
     """
     curves = _curves(rows)
-    served = any(row.metrics["ttft_s_p99"] is not None for row in rows)
+    served = any(row.metrics.ttft_s_p99 is not None for row in rows)
     if not served or all(len(curve) < 2 for curve in curves.values()):
         return []
-    limits = any(row.metrics[_GOODPUT] is not None for row in rows)
+    limits = any(row.metrics.goodput_requests_per_s is not None for row in rows)
     return [_served_chart(curves, limits=limits), _ttft_chart(curves)]
 
 
@@ -39,17 +37,20 @@ def _curves(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Rows that differ by their rate alone, by name, slowest first."""
     curves: dict[str, list[Row]] = {}
     for row in rows:
-        if row.metrics[_RATE] is not None:
+        if row.metrics.arrivals_per_s is not None:
             name = row.name.removesuffix(f", rate x {row.rate_scale}")
             curves.setdefault(name, []).append(row)
-    return {name: sorted(some, key=lambda row: row.metrics[_RATE]) for name, some in curves.items()}
+    return {name: sorted(some, key=_rate) for name, some in curves.items()}
 
 
 def _served_chart(curves: dict[str, list[Row]], *, limits: bool) -> Chart:
-    metric = _GOODPUT if limits else "sustained_requests_per_s"
+    def served(row: Row) -> float | None:
+        metrics = row.metrics
+        return metrics.goodput_requests_per_s if limits else metrics.sustained_requests_per_s
+
     what = "goodput" if limits else "sustained rate"
     figure = new_figure(_X, f"{what} (requests/s)", height=440)
-    most = max(row.metrics[_RATE] for rows in curves.values() for row in rows)
+    most = max(_rate(row) for rows in curves.values() for row in rows)
     figure.add_scatter(
         x=numbers([0, most]),
         y=numbers([0, most]),
@@ -57,9 +58,9 @@ def _served_chart(curves: dict[str, list[Row]], *, limits: bool) -> Chart:
         mode="lines",
         line={"color": GREY, "width": 1, "dash": "dot"},
     )
-    _add_curves(figure, curves, metric)
+    _add_curves(figure, curves, served)
     best = {
-        name: max((served for row in rows if (served := row.metrics[metric])), default=0.0)
+        name: max((rate for row in rows if (rate := served(row))), default=0.0)
         for name, rows in curves.items()
     }
     words = listed([f"{name}: {number(float(value))}" for name, value in best.items()])
@@ -75,15 +76,15 @@ def _served_chart(curves: dict[str, list[Row]], *, limits: bool) -> Chart:
 
 def _ttft_chart(curves: dict[str, list[Row]]) -> Chart:
     figure = in_seconds(new_figure(_X, "TTFT p99", height=440), "y", "TTFT p99 (s)")
-    _add_curves(figure, curves, "ttft_s_p99")
-    known = [v for rows in curves.values() for row in rows if (v := row.metrics["ttft_s_p99"])]
+    _add_curves(figure, curves, lambda row: row.metrics.ttft_s_p99)
+    known = [v for rows in curves.values() for row in rows if (v := row.metrics.ttft_s_p99)]
     if known:
         figure.update_yaxes(**log_ticks(known, seconds), rangemode="normal")
         figure.update_yaxes(title_text="TTFT p99 (logarithmic)")
     else:
         figure.update_yaxes(SECONDS)
     ends = {
-        name: [seconds(row.metrics["ttft_s_p99"]) for row in (rows[0], rows[-1])]
+        name: [seconds(row.metrics.ttft_s_p99) for row in (rows[0], rows[-1])]
         for name, rows in curves.items()
     }
     words = listed([f"{name}: {' and '.join(both)}" for name, both in ends.items()])
@@ -95,11 +96,20 @@ def _ttft_chart(curves: dict[str, list[Row]]) -> Chart:
     )
 
 
-def _add_curves(figure: go.Figure, curves: dict[str, list[Row]], metric: str) -> None:
+def _rate(row: Row) -> float:
+    """Rate of a row's arrivals; rows of a curve have one."""
+    rate = row.metrics.arrivals_per_s
+    assert rate is not None, row.name
+    return rate
+
+
+def _add_curves(
+    figure: go.Figure, curves: dict[str, list[Row]], metric: Callable[[Row], float | None]
+) -> None:
     for place, (name, rows) in enumerate(curves.items()):
         figure.add_scatter(
-            x=numbers([row.metrics[_RATE] for row in rows]),
-            y=numbers([float("nan") if (v := row.metrics[metric]) is None else v for row in rows]),
+            x=numbers([_rate(row) for row in rows]),
+            y=numbers([float("nan") if (v := metric(row)) is None else v for row in rows]),
             name=escaped(name),
             mode="lines+markers",
             line=LINES[place % len(LINES)],

@@ -51,7 +51,7 @@ class Published:
     basis: str
     tables: tuple[PublishedTable, ...]
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Plain dict, differences included."""
         tables = [
             {

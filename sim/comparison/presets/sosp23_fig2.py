@@ -77,13 +77,19 @@ class Sosp23Fig2:
         groups = {
             name: [row for row in rows if row.name == f"{name}, {row.trace}"] for name in PAPER
         }
-        if any(row.views["sosp23"] is None for row in rows):  # nobody waited: other memory
+        if any(row.views.sosp23 is None for row in rows):  # nobody waited: other memory
             return None
         shares = [
             PublishedLine(name, PAPER[name], _mean_percent(group)) for name, group in groups.items()
         ]
-        batch = {name: _mean(group, "mean_running_while_waiting") for name, group in groups.items()}
-        rate = {name: _mean(group, "requests_per_s") for name, group in groups.items()}
+        batch = {
+            name: _mean([row.metrics.mean_running_while_waiting for row in group])
+            for name, group in groups.items()
+        }
+        rate = {
+            name: _mean([row.metrics.requests_per_s for row in group])
+            for name, group in groups.items()
+        }
         batches = PublishedLine("mean batch", (7.0, 9.8, 13.6, 30.4), tuple(batch.values()))
         ratios = [
             PublishedLine("batch", (2.2, 4.3), _against(batch)),
@@ -107,13 +113,13 @@ class Sosp23Fig2:
 
 
 def _mean_percent(group: Sequence[Row]) -> tuple[float, ...]:
-    shares = [row.views["sosp23"] for row in group]
-    known = [share for share in shares if share is not None]
+    shares = [row.views.sosp23 for row in group]
+    known = [share.to_dict() for share in shares if share is not None]
     return tuple(float(100 * np.mean([share[state] for share in known])) for state in SOSP23)
 
 
-def _mean(group: Sequence[Row], metric: str) -> float:
-    return float(np.mean([row.metrics[metric] for row in group]))
+def _mean(values: Sequence[float | None]) -> float:
+    return float(np.mean([value for value in values if value is not None]))
 
 
 def _against(values: dict[str, float]) -> tuple[float, ...]:

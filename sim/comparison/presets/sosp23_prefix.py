@@ -19,7 +19,7 @@ from kvsim.sim.scenario.loader import load_scenario
 from kvsim.traces.trace.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -66,11 +66,17 @@ class Sosp23Prefix:
 
     def published(self, rows: Sequence[Row]) -> Published | None:
         """Ratios of throughput beside the paper's."""
-        if any(row.views["sosp23"] is None for row in rows):  # nobody waited: other memory
+        if any(row.views.sosp23 is None for row in rows):  # nobody waited: other memory
             return None
         lines = (
-            PublishedLine("throughput", PAPER, _ratios(rows, "requests_per_s")),
-            PublishedLine("batch", (None, None), _ratios(rows, "mean_running_while_waiting")),
+            PublishedLine(
+                "throughput", PAPER, _ratios(rows, lambda row: row.metrics.requests_per_s)
+            ),
+            PublishedLine(
+                "batch",
+                (None, None),
+                _ratios(rows, lambda row: row.metrics.mean_running_while_waiting),
+            ),
         )
         table = PublishedTable("vLLM, times as much as Orca (Oracle)", tuple(PREFIX_TOKENS), lines)
         basis = (
@@ -80,8 +86,8 @@ class Sosp23Prefix:
         return Published("PagedAttention paper (SOSP 2023), Figure 16", basis, (table,))
 
 
-def _ratios(rows: Sequence[Row], metric: str) -> tuple[float, ...]:
-    values = {row.name: row.metrics[metric] for row in rows}
+def _ratios(rows: Sequence[Row], metric: Callable[[Row], float | None]) -> tuple[float, ...]:
+    values = {row.name: value for row in rows if (value := metric(row)) is not None}
     orca, vllm = ([values[f"{one}, {name}"] for name in PREFIX_TOKENS] for one in _SYSTEMS)
     return tuple(ours / theirs for ours, theirs in zip(vllm, orca, strict=True))
 

@@ -75,8 +75,9 @@ class Sosp23Sharing:
 
     def published(self, rows: Sequence[Row]) -> Published | None:
         """Savings beside the paper's; turnovers make no difference to samples."""
-        saved = {row.name: row.metrics["sharing_savings_percent"] for row in rows}
-        if any(percent is None for percent in saved.values()):  # nobody waited: other memory
+        found = ((row.name, row.metrics.sharing_savings_percent) for row in rows)
+        saved = {name: percent for name, percent in found if percent is not None}
+        if len(saved) < len(rows):  # nobody waited: other memory
             return None
         lines = tuple(
             PublishedLine(

@@ -26,7 +26,8 @@ from kvsim.calibrate.validate.replay import (
 )
 from kvsim.cli.main import main
 from kvsim.sim.cost.profile_cost import ProfileCost, TokenCost
-from kvsim.sim.documents import json_schema, load_document
+from kvsim.sim.documents.json_schema import json_schema
+from kvsim.sim.documents.replay import ReplayDocument
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces import read_trace
@@ -191,7 +192,7 @@ def test_command_fits_the_first_half_of_a_step_log(
     assert main(["validate", "run", log, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["preemptions"] == 15
-    schema = json_schema(load_document("replay"), closed=True)
+    schema = json_schema(ReplayDocument, closed=True)
     assert [error.message for error in Draft202012Validator(schema).iter_errors(document)] == []
     assert main(["validate", "run", log, "--overhead", "1"]) == 2
     assert "--overhead goes with --profile" in capsys.readouterr().err

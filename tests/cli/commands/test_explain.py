@@ -95,6 +95,10 @@ def test_what_cannot_be_explained_is_one_sentence(
     assert "does not say how its trace was read" in error(trace=trace | {"source": None})
     assert "was stopped by Ctrl-C" in error(partial=True)
     assert "is not a manifest of schema" in error(schema="other/1")
+    assert "manifest.json is not the manifest of a run: seed is '0'" in error(seed="0")
+    trace.pop("sha256")
+    assert "is not the manifest of a run: trace.sha256 is missing" in error()
+    trace["sha256"] = ""
     (tmp_path / "run" / "requests.parquet").unlink()
     assert "is not a whole run of kvsim: it has no requests.parquet" in error()
     manifest_path.write_text("{")

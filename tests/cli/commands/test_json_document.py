@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -15,11 +15,14 @@ from jsonschema import Draft202012Validator
 from kvsim.cli.main import main
 from kvsim.cli.trace.info import info_document
 from kvsim.sim.comparison.comparison import compare
-from kvsim.sim.documents import Row, document_names, json_schema, load_document
+from kvsim.sim.documents import document_names, document_of
+from kvsim.sim.documents.json_schema import is_number, json_schema, value_of
+from kvsim.sim.documents.summary import Limits
 from kvsim.sim.run.folder import manifest, to_json
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces import bundled_path
+from kvsim.traces.common.part import Part, key, keys_of
 from kvsim.traces.trace.receipt import Receipt
 from kvsim.traces.trace.statistics import statistics_of
 from kvsim.traces.trace.trace import Trace
@@ -27,9 +30,7 @@ from kvsim.traces.trace.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-UNITS = {"s", "ns", "B", "%", "/s", "1", "", "in `unit`"}
-WHOLE = {"rows[].scenario", "published", "scenario", "options", "scheduler_config", "trace.source"}
-"""Objects listed as a whole."""
+UNITS = {"s", "ns", "B", "%", "/s", "1", "in `unit`"}
 TRACE = Trace(
     name="t",
     arrival_ns=np.arange(40, dtype=np.int64) * 5_000_000,
@@ -67,9 +68,9 @@ def summaries(scores: str) -> list[Any]:
     slo = {"slo__ttft": "2s", "slo__tpot": "50ms", "slo__e2e": "9s"}
     guessed = {"allocator__reservation": "predicted", "predictor__kind": "quantile"}
     users = replace(TRACE, user=["heavy", "light", "light", "other"] * 10)
-    named = simulate(users, scenario("vllm-0.32", queue__policy="fair")).summary
+    named = simulate(users, scenario("vllm-0.32", queue__policy="fair")).summary.to_dict()
     return [json.loads(to_json(named))] + [
-        json.loads(to_json(simulate(TRACE, one).summary))
+        json.loads(to_json(simulate(TRACE, one).summary.to_dict()))
         for one in (
             scenario("vllm-0.32", **few, **budget, **slo, engine__max_model_len=3000),
             scenario("vllm-v0", **few, preemption__mode="auto"),
@@ -89,21 +90,36 @@ def summaries(scores: str) -> list[Any]:
 
 def held(value: Any, schema: Any, path: str = "") -> Iterator[str]:
     """Places of a schema that a document fills."""
-    if isinstance(value, dict) and "properties" in schema:
-        for key, one in value.items():
-            known = key in schema["properties"]
-            below = schema["properties"][key] if known else schema["additionalProperties"]
-            yield from held(one, below, f"{path}.{key if known else '*'}".lstrip("."))
-    elif isinstance(value, list) and "properties" in schema.get("items", {}):
+    if isinstance(value, dict) and ("properties" in schema or "additionalProperties" in schema):
+        for name, one in value.items():
+            known = name in schema.get("properties", {})
+            below = schema["properties"][name] if known else schema["additionalProperties"]
+            yield from held(one, below, f"{path}.{name if known else '*'}".lstrip("."))
+    elif isinstance(value, list) and "items" in schema:
         for one in value:
             yield from held(one, schema["items"], f"{path}[]")
+        if not value and "properties" not in schema["items"]:
+            yield f"{path}[]"
     elif value is not None:
+        yield path
+
+
+def places(schema: Any, path: str = "") -> Iterator[str]:
+    """All that a document of a schema may fill."""
+    below = dict(schema.get("properties", {}))
+    if isinstance(schema.get("additionalProperties"), dict):
+        below["*"] = schema["additionalProperties"]
+    for name, one in below.items():
+        yield from places(one, f"{path}.{name}".lstrip("."))
+    if "items" in schema:
+        yield from places(schema["items"], f"{path}[]")
+    elif not below:
         yield path
 
 
 def assert_documented(documents: list[Any], name: str, never: set[str] | None = None) -> None:
     """No key of the documents is unlisted, and none that is listed is in no document."""
-    document = load_document(name)
+    document = document_of(name)
     assert {one["schema"] for one in documents} == {document.schema}
     closed = json_schema(document, closed=True)
     Draft202012Validator.check_schema(closed)
@@ -111,9 +127,7 @@ def assert_documented(documents: list[Any], name: str, never: set[str] | None = 
     for one in documents:
         assert [error.message for error in check.iter_errors(one)] == []
     found = {place for one in documents for place in held(one, closed)} | (never or set())
-    leaves = {key for row in document.rows for key in row.expanded()}
-    parents = {key for key in leaves if any(one.startswith(f"{key}.") for one in leaves)}
-    assert leaves - parents - found == set(), "listed, but in no document"
+    assert {*places(closed)} - found == set(), "listed, but in no document"
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
@@ -142,7 +156,7 @@ def test_comparisons(scores: str, capsys: pytest.CaptureFixture[str]) -> None:
     too_long = TRACE.prompt_tokens + 9000  # all are refused, and no time passes
     refused = replace(TRACE, arrival_ns=TRACE.arrival_ns * 0, prompt_tokens=too_long)
     traces = (replace(TRACE, user=users), refused)
-    found = [json.loads(to_json(compare(trace, rows, jobs=1).to_json())) for trace in traces]
+    found = [json.loads(to_json(compare(trace, rows, jobs=1).to_dict())) for trace in traces]
     options = ("--limit", "30", "--allocators", "paged,orca-max", "--json")
     found.append(printed(capsys, "compare", CHAT, *options))
     assert_documented(found, "comparison", never={"published"})
@@ -170,7 +184,7 @@ def test_other_documents(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     run = str(tmp_path / "run")
     assert main(["simulate", CHAT, "--limit", "30", "--out", run]) == 0
     made = json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))
-    by_hand = json.loads(to_json(manifest(simulate(TRACE, scenario("orca-max")))))
+    by_hand = json.loads(to_json(manifest(simulate(TRACE, scenario("orca-max"))).to_dict()))
     assert_documented([made, by_hand], "manifest")
     assert_documented([printed(capsys, "explain", run, "--json")], "explain")
     assert_documented([printed(capsys, "plan", "--levers", "--json")], "levers")
@@ -197,7 +211,7 @@ def odd_infos() -> list[Any]:
     )
     users = replace(TRACE, receipt=receipt, user=["a", "b"] * 20)
     found = [info_document(trace, statistics_of(trace)) for trace in (TRACE, users)]
-    return [json.loads(json.dumps(one)) for one in found]
+    return [json.loads(json.dumps(one.to_dict())) for one in found]
 
 
 KV_TOKEN = ("--kv-bytes-per-token", "131072")
@@ -216,7 +230,7 @@ def leaves(value: Any, schema: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[
 
 def test_a_missing_a_renamed_and_a_mistyped_key_are_caught(summaries: list[Any]) -> None:
     """Each key of a summary, one after another."""
-    schema = json_schema(load_document("summary"))
+    schema = json_schema(document_of("summary"))
     check = Draft202012Validator(schema)
     document = next(one for one in summaries if one["goodput"] is not None)
     assert check.is_valid(document)
@@ -245,7 +259,7 @@ def test_every_schema_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     for name in names:
         schema = printed(capsys, "schema", name)
         Draft202012Validator.check_schema(schema)
-        assert schema["properties"]["schema"]["const"] == load_document(name).schema
+        assert schema["properties"]["schema"]["const"] == document_of(name).schema
         ids.add(schema["$id"])
     assert len(ids) == len(names)
     assert main(["schema"]) == 0
@@ -256,15 +270,46 @@ def test_every_schema_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert "document 'summry' is none of comparison, explain" in capsys.readouterr().err
 
 
-def test_units_in_names_are_the_units_listed() -> None:
-    for row in (row for name in document_names() for row in load_document(name).rows):
-        assert row.unit in UNITS, row
-        for ending, wanted in (("_bytes", "B"), ("_percent", "%"), ("_per_s", "/s")):
-            if any(key.endswith(ending) for key in row.expanded()) and "." not in row.keys[-3:]:
-                assert row.unit == wanted or row.keys.startswith("needed_blocks"), row
+def parts(part: type[Part], unit: str = "") -> Iterator[tuple[type[Part], str]]:
+    """A part and all below it, with the unit that each is given."""
+    yield part, unit
+    hints = get_type_hints(part)
+    for item in keys_of(part):
+        below = value_of(hints[item.name])
+        if isinstance(below, type) and issubclass(below, Part):
+            yield from parts(below, item.metadata["unit"] or unit)
 
 
-def test_keys_expand() -> None:
-    row = Row("a.{b, c}.d{1, 2}", "list of text or null, optional", "", "")
-    assert row.expanded() == ["a.b.d1", "a.b.d2", "a.c.d1", "a.c.d2"]
-    assert (row.kind, row.is_list, row.nullable, row.optional) == ("text", True, True, True)
+def test_numbers_have_the_unit_that_their_names_say() -> None:
+    for name in document_names():
+        for part, inherited in parts(document_of(name)):
+            hints = get_type_hints(part)
+            for item in keys_of(part):
+                unit = item.metadata["unit"] or inherited
+                if not is_number(hints[item.name]):
+                    continue
+                assert unit in UNITS, (part, item.name)
+                for ending, wanted in (("_bytes", "B"), ("_percent", "%"), ("_per_s", "/s")):
+                    assert unit == wanted or not item.name.endswith(ending), (part, item.name)
+
+
+def test_parts_are_frozen_and_whole() -> None:
+    class Small(Part):
+        odd_name: int = key("1", "kept", name="odd name")
+        absent: int | None = key("1", "left out", optional=True)
+        below: list[Limits] = key("s", "limits")
+        own: object = field(compare=False, repr=False)
+
+    limits = Limits(ttft_s=1.0, tpot_s=None, e2e_s=None)
+    small = Small(odd_name=1, absent=None, below=[limits], own=object())
+    assert small.to_dict() == {"odd name": 1, "below": [{"ttft_s": 1.0}]}
+    assert small == replace(small, own=None) != replace(small, absent=1)
+    assert "own" not in repr(small)
+    with pytest.raises(FrozenInstanceError):
+        small.odd_name = 2  # type: ignore[misc]
+    with pytest.raises(TypeError, match="below"):
+        Small(odd_name=1, absent=None, own=None)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="has no other"):
+        Limits(ttft_s=1.0, tpot_s=None, e2e_s=None, other=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        small["odd_name"]  # type: ignore[index]

@@ -24,7 +24,7 @@ def test_the_bar_adds_up_to_what_the_engine_may_use() -> None:
     document = plan_document(REQUEST, plan(REQUEST))
     bars = memory_chart(document).figure.data
     assert bars[-1].name == "KV"
-    usable = document["terms"]["usable"]["bytes"] / 2**30
+    usable = document.terms["usable"].bytes / 2**30
     assert sum(bar.x[0] for bar in bars) == pytest.approx(usable, abs=1e-3)
 
 
@@ -35,7 +35,7 @@ def test_the_curve_is_the_plan_of_each_length() -> None:
     found = dict(zip(curve.x, curve.y, strict=True))
     assert found[131072] == 3
     assert found[128] == (pool.num_blocks - 1) // 8
-    assert set(seats.y) == {document["max_num_seqs"]}
+    assert set(seats.y) == {document.max_num_seqs}
     assert dict(zip(asked.x, asked.y, strict=True)) == {131072: 3, 1000: pool.requests_of(1000)}
 
 

@@ -63,8 +63,8 @@ def test_compared_runs_share_axis_and_scale() -> None:
 
 def test_the_numbers_of_a_sketch() -> None:
     found = kv_in_use(series())
-    assert found["seconds"] == 4.0
-    assert found["shares"] == pytest.approx([0.1] * 30 + [0.4] * 10)
+    assert found.seconds == 4.0
+    assert found.shares == pytest.approx([0.1] * 30 + [0.4] * 10)
 
 
 def test_an_encoding_without_blocks_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from kvsim.sim.comparison.processes import run_in_processes
 from kvsim.sim.comparison.reference import differences_to_lru, is_reference
 from kvsim.sim.comparison.runs import Case
 from kvsim.sim.comparison.scenarios import allocator_scenarios, compared, varied_values
+from kvsim.sim.documents.comparison import Views
 from kvsim.sim.metrics.shares import PRIMITIVES, SOSP23, STATES, VIEWS
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces import bundled_path, read_trace
@@ -56,8 +57,8 @@ def result() -> Comparison:
 
 def test_paged_memory_holds_more_tokens_than_any_reservation(result: Comparison) -> None:
     assert [row.name for row in result.rows] == ALL.split(",")
-    shares = [row.views["six"] for row in result.rows[:4]]
-    tokens = [share["token"] for share in shares if share is not None]
+    shares = [row.views.six for row in result.rows[:4]]
+    tokens = [share.token for share in shares if share is not None]
     assert len(tokens) == 4
     assert tokens == sorted(tokens)
     assert len(set(tokens)) == 4
@@ -65,13 +66,14 @@ def test_paged_memory_holds_more_tokens_than_any_reservation(result: Comparison)
 
 def test_shares_add_up_to_1(result: Comparison) -> None:
     for row in result.rows:
-        for share in (*row.kv_bytes_share.values(), *row.views.values()):
+        shares, views = row.kv_bytes_share, row.views
+        for share in (shares.all_time, shares.while_waiting, views.six, views.sosp23):
             assert share is not None
-            assert sum(share.values()) == pytest.approx(1, abs=1e-12)
+            assert sum(share.to_dict().values()) == pytest.approx(1, abs=1e-12)
 
 
 def test_the_document_has_its_schema(result: Comparison) -> None:
-    document = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert set(document) == {"schema", "traces", "rows", "differences_to_lru", "notes"}
     assert document["schema"] == "kvsim.comparison/1"
     assert [trace["requests"] for trace in document["traces"]] == [120]
@@ -105,8 +107,8 @@ def test_the_document_has_its_schema(result: Comparison) -> None:
 def test_shares_of_no_time_are_none() -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=3)
     row = compare(trace, scenarios("paged"), jobs=1).rows[0]
-    assert row.kv_bytes_share["while_waiting"] is None
-    assert row.views == {"six": None, "sosp23": None}
+    assert row.kv_bytes_share.while_waiting is None
+    assert row.views == Views(six=None, sosp23=None)
 
 
 def test_several_traces_make_a_row_each() -> None:
@@ -122,7 +124,7 @@ def test_a_tree_beside_hashes() -> None:
     """Pages of one token beside blocks of 16: two indexes, no sweep of block sizes."""
     trace = read_trace(bundled_path("chat-2k"), limit=60)
     rows = compare(trace, scenarios("prefix,radix"), jobs=1).rows
-    prefix, radix = (row.metrics["hit_percent"] for row in rows)
+    prefix, radix = (row.metrics.hit_percent for row in rows)
     assert isinstance(prefix, float)
     assert isinstance(radix, float)
     assert 0 < prefix <= radix
@@ -137,7 +139,7 @@ def test_processes_change_nothing(result: Comparison) -> None:
     again = compare(
         trace, scenarios(), jobs=2, on_progress=lambda *done: seen.append(done), **OPTIONS
     )
-    assert json.dumps(again.to_json()) == json.dumps(result.to_json())
+    assert json.dumps(again.to_dict()) == json.dumps(result.to_dict())
     assert seen == sorted(seen)
     assert seen[-1] == (600, 600), "requests that ended, of all in five runs"
 
@@ -156,7 +158,7 @@ def recorded(
         on_progress=on_progress,
         **OPTIONS | options,
     )
-    return json.dumps(found.to_json()), [path.read_bytes() for path in sorted(folder.iterdir())]
+    return json.dumps(found.to_dict()), [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
 def test_who_watches_changes_nothing(tmp_path: Path) -> None:
@@ -332,14 +334,16 @@ def test_what_reads_the_future_is_told_as_a_difference_to_lru() -> None:
     rows = compare(trace, scenarios("prefix", vary), jobs=1, **OPTIONS)
     lru, fifo, future = rows.rows
     (told,) = differences_to_lru(rows.rows)
-    assert rows.to_json()["differences_to_lru"] == [told]
-    assert (told["name"], told["against"]) == (future.name, lru.name)
-    gained = future.metrics["hit_percent"] - lru.metrics["hit_percent"]
-    assert told["metrics"]["hit_percent"] == gained > 0
-    assert told["metrics"]["ttft_s_p50"] == (
-        future.metrics["ttft_s_p50"] - lru.metrics["ttft_s_p50"]
-    )
-    assert told["metrics"]["goodput_requests_per_s"] is None, "no limits, no goodput"
+    assert rows.to_dict()["differences_to_lru"] == [told.to_dict()]
+    assert (told.name, told.against) == (future.name, lru.name)
+    assert future.metrics.hit_percent is not None
+    assert lru.metrics.hit_percent is not None
+    gained = future.metrics.hit_percent - lru.metrics.hit_percent
+    assert told.metrics.hit_percent == gained > 0
+    assert future.metrics.ttft_s_p50 is not None
+    assert lru.metrics.ttft_s_p50 is not None
+    assert told.metrics.ttft_s_p50 == (future.metrics.ttft_s_p50 - lru.metrics.ttft_s_p50)
+    assert told.metrics.goodput_requests_per_s is None, "no limits, no goodput"
     assert [is_reference(row) for row in (lru, fifo, future)] == [False, False, True]
     assert differences_to_lru([fifo, future]) == [], "nothing to compare with"
 

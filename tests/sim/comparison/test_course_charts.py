@@ -63,14 +63,14 @@ def test_the_best_is_starred_and_named() -> None:
     (starred,) = [title.text for title in queue.figure.layout.annotations if "\u2605" in title.text]
     assert starred == f"<b>{least} \u2605</b>"
     assert queue.summary == f"Least waited in all (starred): {least}."
-    tokens = {row.name: (row.kv_bytes_share["while_waiting"] or {})["token"] for row in rows}
+    tokens = {row.name: share.token for row in rows if (share := row.kv_bytes_share.while_waiting)}
     assert max(tokens, key=tokens.__getitem__) in memory.summary
 
 
 def test_a_run_that_refuses_requests_has_not_waited_least() -> None:
     rows = list(small_comparison().rows)
     least = min(range(len(rows)), key=lambda place: rows[place].course.waited_s)
-    rows[least] = replace(rows[least], metrics=rows[least].metrics | {"refused": 1})
+    rows[least] = replace(rows[least], metrics=replace(rows[least].metrics, refused=1))
     assert rows[least].name not in course_charts(rows)[1].summary
 
 

@@ -37,7 +37,7 @@ def test_each_scenario_has_a_row_with_its_own_kernel(scenarios: dict[str, Scenar
     assert list(rows) == names
     assert "'own kernel' with the layout's own" in note
     trace = read_trace(bundled_path("chat-2k"), limit=60)
-    tpot_s = {row.name: row.metrics["tpot_s_p50"] for row in compare(trace, rows, jobs=1).rows}
+    tpot_s = {row.name: row.metrics.tpot_s_p50 or 0.0 for row in compare(trace, rows, jobs=1).rows}
     assert tpot_s["orca-oracle, own kernel"] < tpot_s["orca-oracle"]
     assert tpot_s["paged, own kernel"] > tpot_s["paged"]
 

@@ -63,7 +63,7 @@ def test_what_holds_for_some_runs_names_them(result: Comparison) -> None:
     head = page[: page.index("<h2>")]
     for rules in ("orca-oracle: orca-oracle: checked", "paged, prefix: vllm-0.32: checked"):
         assert f"<dt>rules</dt><dd>{rules}</dd>" in head
-    assert f"<dt>step cost</dt><dd>{first.cost['source']}" in head, "all runs have one"
+    assert f"<dt>step cost</dt><dd>{first.cost.source}" in head, "all runs have one"
 
 
 def test_many_runs_are_counted() -> None:
@@ -88,15 +88,17 @@ def test_names_are_escaped(result: Comparison) -> None:
     page = page_of(replace(result, rows=rows, traces=traces, notes=(EVIL,)))
     assert "<img" not in page[page.index("<body>") : page.index("<script>/**")]
     assert "&lt;img src=x" in page
-    figure = states_figure(rows, "all_time").to_json()
+    figure = states_figure(rows, [row.kv_bytes_share.all_time for row in rows]).to_json()
     assert "<img" not in figure
 
 
 def test_panels_have_the_shares_of_the_rows(result: Comparison) -> None:
-    figure = states_figure(result.rows, "all_time")
+    shares = [row.kv_bytes_share.all_time for row in result.rows]
+    figure = states_figure(result.rows, shares)
+    assert shares[0] is not None
     assert [bar.x[0] for bar in figure.data] == pytest.approx(
         [
-            100 * sum((result.rows[0].kv_bytes_share["all_time"] or {})[part] for part in parts)
+            100 * sum(shares[0].to_dict()[part] for part in parts)
             for parts in (
                 *(("token", "duplicate"), ("future",), ("never", "padding")),
                 *(("hole", "unusable"), ("cached",), ("free", "blocked")),
@@ -144,7 +146,7 @@ def test_runs_whose_requests_take_no_time_have_true_words() -> None:
     ones = np.ones(2, dtype=np.int64)
     trace = Trace("zero", np.array([0, 1000]), ones * 100, ones)
     result = compare(trace, scenarios, jobs=1)
-    assert [row.metrics["finished"] for row in result.rows] == [2, 2]
+    assert [row.metrics.finished for row in result.rows] == [2, 2]
     page = page_of(result)
     assert "all latencies of requests that finished are 0 or unknown" in page
     assert "no request was served" not in page

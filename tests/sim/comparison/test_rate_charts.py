@@ -27,7 +27,7 @@ def test_rows_are_named_by_their_rate(result: Comparison) -> None:
     names = [row.name for row in result.rows]
     assert names[:3] == ["paged, rate x 2", "paged, rate x 1", "paged, rate x 3/2"]
     assert [row.rate_scale for row in result.rows[:3]] == ["2", "1", "3/2"]
-    rates = [row.metrics["arrivals_per_s"] for row in result.rows[:3]]
+    rates = [row.metrics.arrivals_per_s for row in result.rows[:3]]
     assert rates == pytest.approx([2, 1, 1.5])
 
 
@@ -36,7 +36,7 @@ def test_one_curve_a_system_slowest_first(result: Comparison) -> None:
     all_that_arrive, paged, orca = served.figure.data
     assert (all_that_arrive.name, paged.name, orca.name) == ("all that arrive", "paged", "orca-max")
     assert list(paged.x) == pytest.approx([1, 1.5, 2])
-    goodput = [result.rows[place].metrics["goodput_requests_per_s"] for place in (1, 2, 0)]
+    goodput = [result.rows[place].metrics.goodput_requests_per_s for place in (1, 2, 0)]
     assert list(paged.y) == pytest.approx(goodput, rel=1e-4)
     assert served.title == "Goodput against arrival rate"
     assert [curve.name for curve in ttft.figure.data] == ["paged", "orca-max"]
@@ -45,7 +45,7 @@ def test_one_curve_a_system_slowest_first(result: Comparison) -> None:
 
 def test_words_below_are_the_ends_of_the_curves(result: Comparison) -> None:
     _, ttft = rate_charts(result.rows)
-    slow, fast = (seconds(result.rows[place].metrics["ttft_s_p99"]) for place in (1, 0))
+    slow, fast = (seconds(result.rows[place].metrics.ttft_s_p99) for place in (1, 0))
     told = f"At the lowest and at the highest rate: paged: {slow} and {fast}, orca-max: "
     assert ttft.summary.startswith(told)
 

@@ -31,9 +31,7 @@ BANDS = {"orca-max": 1.0, "orca-pow2": 3.5, "orca-oracle": 2.0}
 
 def shares(run: Run) -> list[float]:
     """Token states, reserved, internal, external while requests wait, in percent."""
-    memory = run.summary["memory"]
-    assert isinstance(memory, dict)
-    return list(memory["while_waiting"]["sosp23_percent"].values())
+    return list(run.summary.memory.while_waiting.sosp23_percent.to_dict().values())
 
 
 def closed_form(mean_prompt: float, biased_output: float) -> list[float]:
@@ -120,7 +118,8 @@ def test_larger_blocks_hold_fewer_tokens() -> None:
     """For the record; an independent reconstruction found 98.6, 97.9, 97.0, 95.4, 92.3, 86.6."""
     preset = Sosp23Blocks()
     result = compare(preset.traces(seed=0), preset.scenarios(lambda scenario: scenario))
-    tokens = [100 * (row.views["sosp23"] or {})["token"] for row in result.rows]
+    tokens = [100 * view.token for row in result.rows if (view := row.views.sosp23)]
+    assert len(tokens) == len(result.rows)
     assert tokens == sorted(tokens, reverse=True)
     assert tokens == pytest.approx((98.6, 97.9, 97.0, 95.4, 92.3, 86.6), abs=1.5)
 
@@ -130,7 +129,7 @@ def test_a_longer_shared_prefix_gains_more() -> None:
     """For the record, lengths and step times assumed: 1.67 and 3.58 in the paper."""
     preset = Sosp23Prefix()
     result = compare(preset.traces(seed=0), preset.scenarios(lambda scenario: scenario))
-    assert result.rows[2].metrics["hit_percent"] == pytest.approx(100 * 80 / 107, abs=1)
+    assert result.rows[2].metrics.hit_percent == pytest.approx(100 * 80 / 107, abs=1)
     found = preset.published(result.rows)
     assert found is not None
     throughput, _ = found.tables[0].lines

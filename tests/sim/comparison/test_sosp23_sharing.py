@@ -31,7 +31,7 @@ def test_each_data_set_is_read_under_its_own_turnover(preset: Sosp23Sharing) -> 
     few = {"engine.kv_memory": "1GiB"}
     scenarios = preset.scenarios(lambda scenario: scenario.with_values(few))
     result = compare(preset.traces(seed=0), scenarios)
-    saved = {row.name: row.metrics["sharing_savings_percent"] for row in result.rows}
+    saved = {row.name: row.metrics.sharing_savings_percent for row in result.rows}
     found = preset.published(result.rows)
     assert found is not None
     lines = {line.name: line.kvsim for line in found.tables[0].lines}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -133,8 +132,8 @@ def test_the_summary_tells_of_swaps_and_choices() -> None:
         }
     )
     run = simulate(slice_rows(trace, 0, 120), scenario, rate_scale=30)
-    summary: dict[str, Any] = run.summary
-    swaps, full = summary["preemptions"]["by_mode"]["swap"], summary["host"]["times_full"]
+    summary = run.summary
+    swaps, full = summary.preemptions.by_mode.swap, summary.host.times_full
     assert swaps > 0
     assert full > 0
     lines = "\n".join(summary_lines(summary, []))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_every_turn_waits_in_a_closed_loop(file: str) -> None:
         return
     run = simulate(trace, closed=True, think_time=think)
     assert check_follow_ons(run) == following
-    note = cast("list[str]", run.summary["notes"])[-1]
+    note = run.summary.notes[-1]
     assert note.startswith(f"closed loop: {following} of {len(trace)} requests wait")
 
 
@@ -94,7 +94,7 @@ def test_scaled_rates_keep_think_times_in_closed_loops() -> None:
     assert runs[1].loop is not None
     assert runs[0].loop.delay_ns.tolist() == runs[1].loop.delay_ns.tolist()
     opened = simulate(read_trace(DATA / "bailian.jsonl"), rate_scale=2)
-    note = cast("list[str]", opened.summary["notes"])[-1]
+    note = opened.summary.notes[-1]
     assert "divides the times between the turns of a session, too" in note
 
 
@@ -118,8 +118,8 @@ def test_who_gives_up_is_counted_and_asks_for_nothing_more(tmp_path: Path) -> No
     assert hasty.options["timeout"] == "1ms"
     assert list(opened.engine.recorder.status) == [ABORTED, FINISHED, FINISHED]
     assert list(closed.engine.recorder.status) == [ABORTED, FINISHED, NOT_SENT]
-    counts = cast("dict[str, Any]", closed.summary["requests"])
-    assert (counts["finished"], counts["aborted"], counts["not_sent"]) == (1, 1, 1)
+    counts = closed.summary.requests
+    assert (counts.finished, counts.aborted, counts.not_sent) == (1, 1, 1)
 
 
 def test_public_sessions_open_and_closed(shared: Path) -> None:
@@ -134,11 +134,11 @@ def test_public_sessions_open_and_closed(shared: Path) -> None:
         simulate(trace, closed=True)
     run = simulate(trace, closed=True, think_time="5s")
     status = list(run.engine.recorder.status)
-    requests = cast("dict[str, Any]", run.summary["requests"])
-    assert 0 < requests["refused"] < too_long
-    assert requests["not_sent"] == status.count(NOT_SENT) > 0
-    assert sum(requests[name] for name in ("finished", "refused", "not_sent")) == len(trace)
-    assert requests["refused_ids"][0] in {trace.request_id(i) for i in range(len(trace))}
+    requests = run.summary.requests
+    assert 0 < requests.refused < too_long
+    assert requests.not_sent == status.count(NOT_SENT) > 0
+    assert requests.finished + requests.refused + requests.not_sent == len(trace)
+    assert requests.refused_ids[0] in {trace.request_id(i) for i in range(len(trace))}
     never = run.requests["arrival_s"].isna().tolist()
     assert never == [code == NOT_SENT for code in status]
     assert run.loop is not None

@@ -142,9 +142,9 @@ def test_the_summary_says_among_whom_fair_shares(
 ) -> None:
     trace = make_trace(*[(0, 10, 3)] * 3, session=session)
     trace.user = user
-    notes = simulate(trace, Scenario().with_values({"queue.policy": "fair"})).summary["notes"]
-    assert f"queue.policy = 'fair' shares among {told}" in notes  # type: ignore[operator]
-    assert "fair" not in str(simulate(trace).summary["notes"])
+    notes = simulate(trace, Scenario().with_values({"queue.policy": "fair"})).summary.notes
+    assert f"queue.policy = 'fair' shares among {told}" in notes
+    assert "fair" not in str(simulate(trace).summary.notes)
 
 
 def simulated(kind: str, seed: int = 0, order: str = "sjf") -> Run:
@@ -179,14 +179,13 @@ def test_every_policy_meets_the_same_errors() -> None:
 @pytest.mark.parametrize("kind", ["oracle", "quantile"])
 def test_the_summary_tells_how_good_the_guesses_were(kind: str) -> None:
     done = simulated(kind)
-    prediction, queue = done.summary["prediction"], done.summary["queue"]
-    assert isinstance(prediction, dict)
-    assert isinstance(queue, dict)
-    assert prediction["num"] == 60
-    right = (prediction["over_percent"], prediction["under_percent"]) == (0, 0)
+    prediction, queue = done.summary.prediction, done.summary.queue
+    assert prediction is not None
+    assert prediction.num == 60
+    right = (prediction.over_percent, prediction.under_percent) == (0, 0)
     assert right == (kind == "oracle")
-    assert queue["most_overtaken"] > 0
+    assert queue.most_overtaken > 0
     text = "\n".join(summary_lines(done.summary, ()))
     assert f"predicted lengths       {kind}: rank correlation" in text
-    assert f"overtaken by up to {queue['most_overtaken']} later arrivals" in text
+    assert f"overtaken by up to {queue.most_overtaken} later arrivals" in text
     assert ("uses oracle knowledge" in text) == (kind == "oracle")

@@ -158,9 +158,8 @@ def test_a_run_says_that_the_cache_is_verified_and_the_scheduler_is_not() -> Non
     trace = make_trace((0, 8, 3, "abcdef"))
     done = simulate(trace, Scenario.load().with_values(RADIX | SMALL))
     assert done.engine.engine == "leaper"
-    told = done.summary["scenario"]
-    assert isinstance(told, dict)
-    assert told["verified"] == (
+    told = done.summary.scenario
+    assert told.verified == (
         "cache verified against recorded logs of SGLang 0.5.23, scheduler not: it is that of "
         f"{load_preset(DEFAULT_PRESET).engine}"
     )

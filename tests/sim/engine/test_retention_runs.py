@@ -211,12 +211,13 @@ def test_who_drops_is_stepped_through(kind: str) -> None:
 
 def test_a_summary_says_what_was_kept(tmp_path: Path) -> None:
     done = simulate(one(300, 200, number=2), Scenario().with_values(SMALL | HEAVY), audit=True)
-    told = done.summary["retention"]
-    assert isinstance(told, dict)
-    assert told["per_head_mean_bytes"] < told["shared_mean_bytes"] < told["full_mean_bytes"] * 1.1
-    assert told["holes_mean_bytes"] > 0
-    assert told["scores"]["peak_bytes"] >= 2 * 64 * 40 * 40 * 4  # tokens, layers, heads, bytes
-    assert told["attention_mass_kept"] is None
+    told = done.summary.retention
+    assert told is not None
+    assert told.per_head_mean_bytes < told.shared_mean_bytes < told.full_mean_bytes * 1.1
+    assert told.holes_mean_bytes > 0
+    assert told.scores is not None
+    assert told.scores.peak_bytes >= 2 * 64 * 40 * 40 * 4  # tokens, layers, heads, bytes
+    assert told.attention_mass_kept is None
     text = "\n".join(summary_lines(done.summary, done.setup.pool_terms))
     assert "which tokens are heavy is drawn (assumed), 40 heads choose" in " ".join(text.split())
     assert "keeping scores takes no time (assumed)" in " ".join(text.split())
@@ -227,9 +228,10 @@ def test_a_summary_says_what_was_kept(tmp_path: Path) -> None:
     path.write_text("\n".join(["layer,position,score", *lines]), "utf-8")
     scored = HEAVY | {"retention.scores": str(path), "engine.max_model_len": 512}
     done = simulate(one(300, 200), Scenario().with_values(SMALL | scored))
-    told = done.summary["retention"]
-    assert isinstance(told, dict)
-    assert 0.6 < told["attention_mass_kept"] < 1
+    told = done.summary.retention
+    assert told is not None
+    assert told.attention_mass_kept is not None
+    assert 0.6 < told.attention_mass_kept < 1
     assert "attention mass kept" in "\n".join(summary_lines(done.summary, done.setup.pool_terms))
     assert "is drawn" not in " ".join(done.setup.notes)
     assert "retention.scores has 2 layers, the model has 40: means" in " ".join(done.setup.notes)
@@ -240,14 +242,15 @@ def test_a_comparison_has_rows_for_what_was_kept() -> None:
     trace, every = one(300, 200, number=2), Scenario().with_values(SMALL)
     result = compare(trace, {"some": every.with_values(HEAVY), "all": every}, jobs=1)
     some, everything = (row.metrics for row in result.rows)
-    told = simulate(trace, every.with_values(HEAVY)).summary["retention"]
-    assert isinstance(told, dict)
-    for name in ("shared_mean_bytes", "holes_percent_of_held", "attention_mass_kept"):
-        assert some[f"retention_{name}"] == told.get(name)
-        assert everything[f"retention_{name}"] is None
-    assert some["retention_attention_mass_kept"] is None, "nobody gave scores"
+    told = simulate(trace, every.with_values(HEAVY)).summary.retention
+    assert told is not None
+    assert some.retention_shared_mean_bytes == told.shared_mean_bytes
+    assert some.retention_holes_percent_of_held == told.holes_percent_of_held
+    assert everything.retention_shared_mean_bytes is None
+    assert everything.retention_holes_percent_of_held is None
+    assert some.retention_attention_mass_kept is None, "nobody gave scores"
     held = next(line for line in table_lines(result.rows) if line.label == "held")
-    text = f"{told['shared_mean_bytes'] / 2**30:,.2f} GiB"
+    text = f"{told.shared_mean_bytes / 2**30:,.2f} GiB"
     assert held.cells() == [(text, False), ("-", False)]
     assert any(line.split()[:1] == ["retention"] for line in comparison_lines(result))
     alone = compare(trace, {"all": every}, jobs=1)

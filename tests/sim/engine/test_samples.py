@@ -22,8 +22,7 @@ from tests.seeds import for_seeds
 from tests.sim.leaping.test_twin import left_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from kvsim.sim.documents.summary import Summary
 
 CONFIG = SchedulerConfig(block_size=4, num_gpu_blocks=101, max_model_len=64)
 MS = 10**9
@@ -183,34 +182,34 @@ SMALL: dict[str, object] = {
 }
 
 
-def summary(trace: Trace, preset: str = "vllm-0.32", **values: object) -> Mapping[str, object]:
+def summary(trace: Trace, preset: str = "vllm-0.32", **values: object) -> Summary:
     scenario = Scenario.load(preset).with_values(SMALL | values)
     return simulate(trace, scenario).summary
 
 
 def test_the_summary_counts_rows_prompts_and_all_tokens() -> None:
     found = summary(make_trace((32, 5, 3), (32, 5, 1)))
-    assert found["requests"]["total"] == found["requests"]["finished"] == 2  # type: ignore[index]
-    assert found["throughput"]["output_tokens"] == 20  # type: ignore[index]
-    assert found["throughput"]["total_tokens"] == 20 + 4 * 32  # type: ignore[index]
-    assert found["cache"]["prompt_tokens"] == 128  # type: ignore[index]
-    assert found["cache"]["hit_tokens"] == 32  # type: ignore[index]
-    assert found["latency"]["tpot_s"]["num"] == 2  # type: ignore[index]
-    assert found["latency"]["tpot_s"]["max"] == pytest.approx(1e-3)  # type: ignore[index]
+    assert found.requests.total == found.requests.finished == 2
+    assert found.throughput.output_tokens == 20
+    assert found.throughput.total_tokens == 20 + 4 * 32
+    assert found.cache.prompt_tokens == 128
+    assert found.cache.hit_tokens == 32
+    assert found.latency.tpot_s.num == 2
+    assert found.latency.tpot_s.max == pytest.approx(1e-3)
     note = "1 request asks for several answers, all as long as the trace says: each sample is"
-    assert any(text.startswith(note) for text in found["notes"])  # type: ignore[attr-defined]
+    assert any(text.startswith(note) for text in found.notes)
 
 
 def test_groups_of_the_v0_engine_compute_a_prompt_once() -> None:
     found = summary(make_trace((40, 5, 3)), "vllm-v0")
-    assert found["cache"]["prompt_tokens"] == 40  # type: ignore[index]
-    assert found["throughput"]["output_tokens"] == 15  # type: ignore[index]
-    sharing = found["memory"]["all_time"]["sharing"]  # type: ignore[index]
+    assert found.cache.prompt_tokens == 40
+    assert found.throughput.output_tokens == 15
+    sharing = found.memory.all_time.sharing
     physical, logical = 3 + 4 * 5, 3 + 4 * 9  # 2.5 blocks of prompt; the open one is copied twice
-    assert sharing["factor"] == pytest.approx(logical / physical)
-    assert sharing["savings_percent"] == pytest.approx(100 * (1 - physical / logical))
-    assert found["copy_on_write"]["blocks"] == 2  # type: ignore[index]
-    assert found["copy_on_write"]["copy_s"] == 0  # type: ignore[index]
+    assert sharing.factor == pytest.approx(logical / physical)
+    assert sharing.savings_percent == pytest.approx(100 * (1 - physical / logical))
+    assert found.copy_on_write.blocks == 2
+    assert found.copy_on_write.copy_s == 0
 
 
 BEAMS = replace(make_trace((40, 5, 1)), num_samples=None, beam_width=np.array([2]))
@@ -281,4 +280,4 @@ def test_requests_have_no_beams_and_nobody_waits_for_several() -> None:
     with pytest.raises(ValueError, match="whoever waits for several is not simulated"):
         simulate(two, Scenario.load().with_values(SMALL), closed=True)
     found = simulate(two, Scenario.load("vllm-v0").with_values(SMALL), closed=True).summary
-    assert found["requests"]["finished"] == 2  # type: ignore[index]
+    assert found.requests.finished == 2

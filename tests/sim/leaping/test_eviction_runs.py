@@ -219,10 +219,10 @@ def test_orders_of_ones_own_and_unknown_ones(tmp_path: Path, monkeypatch: Any) -
 def test_what_reads_the_future_or_is_unused_is_told() -> None:
     trace = make_trace([[1], [1]])
     values: dict[str, object] = {"eviction.policy": "furthest-next-use"}
-    notes = str(simulate(trace, Scenario().with_values(values)).summary["notes"])
+    notes = str(simulate(trace, Scenario().with_values(values)).summary.notes)
     assert "reads the future" in notes
     assert "not a bound" in notes
     values["engine.enable_prefix_caching"] = False
-    notes = str(simulate(trace, Scenario().with_values(values)).summary["notes"])
+    notes = str(simulate(trace, Scenario().with_values(values)).summary.notes)
     assert "nothing is cached: eviction.policy is unused" in notes
     assert "reads the future" not in notes

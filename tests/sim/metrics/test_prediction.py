@@ -28,7 +28,9 @@ def test_over_and_under_prediction() -> None:
         recorder.predicted(index, guess)
         recorder.finished(index, 1, truth)
     recorder.predicted(4, 1000)  # never finished: there is nothing to compare with
-    assert prediction_quality(recorder, "noisy") == {
+    found = prediction_quality(recorder, "noisy")
+    assert found is not None
+    assert found.to_dict() == {
         "predictor": "noisy",
         "num": 4,
         "rank_correlation": pytest.approx(-0.4),  # ranks 3 4 1 2 against 1 3 4 2

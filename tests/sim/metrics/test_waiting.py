@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,9 @@ from kvsim.sim.metrics.request_columns import RequestColumns
 from kvsim.sim.metrics.waiting import STARVED_AFTER, overtaken, summarise_waiting
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.traces.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from kvsim.sim.documents.summary import Queue
 
 S = 10**12
 
@@ -43,7 +48,7 @@ def test_overtaken_is_the_brute_force_count(rows: list[tuple[int, int, bool]]) -
     ]
 
 
-def summary_of(num: int, starts_s: dict[int, int], **ends_s: int) -> dict[str, object]:
+def summary_of(num: int, starts_s: dict[int, int], **ends_s: int) -> Queue:
     """Requests one second apart: who enters when; ``aborted_3=9``: who gave up when."""
     recorder = Recorder(num)
     for index, start_s in starts_s.items():
@@ -55,24 +60,24 @@ def summary_of(num: int, starts_s: dict[int, int], **ends_s: int) -> dict[str, o
 
 
 def test_the_longest_wait_counts_those_that_never_got_in() -> None:
-    assert summary_of(2, {0: 7, 1: 9})["longest_wait_s"] == 8
-    assert summary_of(2, {0: 7}, aborted_1=31)["longest_wait_s"] == 30
-    assert summary_of(2, {0: 7})["longest_wait_s"] == 49  # still waiting at the end
+    assert summary_of(2, {0: 7, 1: 9}).longest_wait_s == 8
+    assert summary_of(2, {0: 7}, aborted_1=31).longest_wait_s == 30
+    assert summary_of(2, {0: 7}).longest_wait_s == 49  # still waiting at the end
 
 
 def test_starved_is_passed_by_more_than_a_hundred() -> None:
     num = STARVED_AFTER + 3
     starts = {index: index for index in range(2, num)} | {1: 500, 0: 400}
     summary = summary_of(num, starts)
-    assert summary["most_overtaken"] == num - 2
-    assert (summary["starved"], summary["starved_after"]) == (2, STARVED_AFTER)
-    assert summary["starved_percent"] == pytest.approx(200 / num)
+    assert summary.most_overtaken == num - 2
+    assert (summary.starved, summary.starved_after) == (2, STARVED_AFTER)
+    assert summary.starved_percent == pytest.approx(200 / num)
     del starts[num - 1]
-    assert summary_of(num, starts)["starved"] == 0
+    assert summary_of(num, starts).starved == 0
 
 
 def test_nobody_waited() -> None:
-    assert summary_of(0, {}) == {
+    assert summary_of(0, {}).to_dict() == {
         "longest_wait_s": 0.0,
         "most_overtaken": 0,
         "starved_after": STARVED_AFTER,

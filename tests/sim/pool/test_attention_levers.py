@@ -105,22 +105,23 @@ def test_the_document_agrees_with_itself(name: str) -> None:
     request = PoolRequest(load_model(name), H100, num_blocks=50_000, swap_bytes=4 * GIB, tp=1)
     pool = plan(request)
     document = plan_document(request, pool)
-    assert document["pool_tokens"] == document["num_blocks"] * document["block_size"]
-    assert document["kv_pool_bytes"] == document["num_blocks"] * document["block_bytes"]
-    assert document["cpu_blocks"] == 4 * GIB // document["block_bytes"]
-    assert sum(g["bytes_at_max_model_len"] for g in document["groups"]) == pytest.approx(
-        document["kv_bytes_per_request"], abs=len(document["groups"])
+    assert document.block_size is not None
+    assert document.pool_tokens == document.num_blocks * document.block_size
+    assert document.kv_pool_bytes == document.num_blocks * document.block_bytes
+    assert document.cpu_blocks == 4 * GIB // document.block_bytes
+    assert sum(g.bytes_at_max_model_len for g in document.groups) == pytest.approx(
+        document.kv_bytes_per_request, abs=len(document.groups)
     )
-    assert document["kv_bytes_per_token"]["per_rank"] == document["kv_bytes_per_token"]["total"]
-    assert document["fits"] == (document["max_model_len_that_fits"] >= request.model_len)
-    assert bool(document["levers"]) <= (not document["fits"])
+    assert document.kv_bytes_per_token.per_rank == document.kv_bytes_per_token.total
+    assert document.fits == (document.max_model_len_that_fits >= request.model_len)
+    assert bool(document.levers) <= (not document.fits)
 
 
 def test_bytes_over_all_ranks_count_copies() -> None:
     def token(name: str, tp: int) -> tuple[int, int]:
         request = PoolRequest(load_model(name), H100, num_blocks=1000, tp=tp)
-        document = plan_document(request, plan(request))["kv_bytes_per_token"]
-        return document["per_rank"], document["total"]
+        document = plan_document(request, plan(request)).kv_bytes_per_token
+        return document.per_rank, document.total
 
     assert token("llama-3.1-8b", 8) == (16_384, 131_072)
     assert token("llama-3.1-8b", 16) == (16_384, 262_144)
@@ -147,4 +148,4 @@ def test_formulas_have_their_numbers(model: str, options: dict[str, object], for
         **options,  # type: ignore[arg-type]
     )
     document = plan_document(request, plan(request))
-    assert document["kv_bytes_per_token"]["formula"] == formula
+    assert document.kv_bytes_per_token.formula == formula

@@ -71,7 +71,7 @@ def test_a_comparison_is_a_short_table_and_a_frame() -> None:
     assert "<script" not in html
     frame = found.frame
     assert frame["name"].tolist() == ["orca-oracle", "paged", "prefix"]
-    assert frame["ttft_s_p99"].tolist() == [row.metrics["ttft_s_p99"] for row in found.rows]
+    assert frame["ttft_s_p99"].tolist() == [row.metrics.ttft_s_p99 for row in found.rows]
     shares = frame[[f"{state}_share" for state in ("token", "reserved", "internal")]]
     assert (shares.sum(axis=1) <= 1).all()
     assert len(found.plot.memory().data) == 6

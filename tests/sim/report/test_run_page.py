@@ -135,11 +135,10 @@ def test_the_head_tells_what_was_changed_and_what_came_out() -> None:
     page = page_of(run)
     told = "engine.max_model_len = 4096; engine.max_num_seqs = 2"
     assert f"<dt>changed</dt><dd>{told}</dd>" in page
-    rates, goodput = run.summary["throughput"], run.summary["goodput"]
-    assert isinstance(rates, dict)
-    assert isinstance(goodput, dict)
-    assert f"<dt>throughput</dt><dd>{rates['requests_per_s']:.4g} requests/s" in page
-    assert f"<dt>goodput</dt><dd>{goodput['requests_per_s']:.4g} requests/s, 100 %" in page
+    rates, goodput = run.summary.throughput, run.summary.goodput
+    assert goodput is not None
+    assert f"<dt>throughput</dt><dd>{rates.requests_per_s:.4g} requests/s" in page
+    assert f"<dt>goodput</dt><dd>{goodput.requests_per_s:.4g} requests/s, 100 %" in page
     assert "<dt>changed" not in page_of(simulate(run.trace))
 
 

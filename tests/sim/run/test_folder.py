@@ -48,7 +48,7 @@ def test_a_run_folder_holds_five_files(
     }
     assert manifest["partial"] is False
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary == json.loads(json.dumps(run.summary))
+    assert summary == json.loads(json.dumps(run.summary.to_dict()))
     assert summary["schema"] == "kvsim.summary/1"
 
 

@@ -37,21 +37,20 @@ def test_a_run_prints_as_one_line() -> None:
 def test_answers_that_the_model_length_or_max_tokens_cut_are_told() -> None:
     trace = make_trace([90, 95, 100, 9], [50, 5, 1, 5])  # one cut, one just fits, one refused
     scenario = SMALL.with_values({"engine.max_model_len": 100})
-    notes = simulate(trace, scenario).summary["notes"]
-    assert isinstance(notes, list)
+    notes = simulate(trace, scenario).summary.notes
     assert len(notes) == 1
     assert "1 answer was cut short, by 40 tokens in all: max_model_len 100 or" in notes[0]
-    short = simulate(trace, scenario, assume_max_tokens="3").summary["notes"]
+    short = simulate(trace, scenario, assume_max_tokens="3").summary.notes
     assert "3 answers were cut short, by 51 tokens" in str(short)
     kept = make_trace([90, 9], [10, 5])
-    assert simulate(kept, scenario).summary["notes"] == []
+    assert simulate(kept, scenario).summary.notes == []
 
 
 def test_a_profile_with_large_errors_is_noted(tmp_path: Path) -> None:
     path, profile = tmp_path / "mine.json", load_bundled_profile("h100-sxm")
     path.write_text(dump_profile(replace(profile, hold_out={"layer": HoldOut(0.357, 0.5, 4)})))
     scenario = SMALL.with_values({"cost.source": str(path)})
-    notes = str(simulate(make_trace([9], [5]), scenario).summary["notes"])
+    notes = str(simulate(make_trace([9], [5]), scenario).summary.notes)
     assert "step costs of layer were 36 % off, at the median" in notes
 
 
@@ -65,7 +64,7 @@ def test_much_that_was_not_measured_is_warned_about() -> None:
         ("datasheet", long, {"cost.source": "datasheet"}),
     ):
         summary = simulate(trace, Scenario().with_values(values)).summary
-        cost = summary["cost"]
-        assert isinstance(cost, dict)
-        told[name] = (cost["percent_outside"] > 10, "are extrapolated" in str(summary["notes"]))
+        cost = summary.cost
+        assert cost.percent_outside is not None
+        told[name] = (cost.percent_outside > 10, "are extrapolated" in str(summary.notes))
     assert told == {"chunks": (True, True), "decodes": (False, False), "datasheet": (True, False)}

@@ -53,12 +53,11 @@ def test_a_run_says_what_it_knows_and_how_it_ran() -> None:
     text = "\n".join(summary_lines(run.summary, run.setup.pool_terms))
     assert "uses oracle knowledge: allocator.reservation = 'oracle'" in text
     assert "leaper (FCFS, one full-attention group" in text
-    assert run.summary["relocations"] is None
+    assert run.summary.relocations is None
     assert "slid" not in text
     assert "15,728 slots of one token, 12.00 GiB" in text
-    memory = run.summary["memory"]
-    assert isinstance(memory, dict)
-    shares = memory["all_time"]["sosp23_percent"]
+    memory = run.summary.memory
+    shares = memory.all_time.sosp23_percent.to_dict()
     assert list(shares) == ["token", "reserved", "internal", "external"]
     assert sum(shares.values()) == pytest.approx(100)
     paged = simulate(trace, Scenario().with_values(ITERATION_LEVEL | SMALL))
@@ -79,7 +78,8 @@ def test_a_run_says_what_it_moved() -> None:
         "cost.per_copied_token": "1ms",
     }
     run = simulate(trace, Scenario.load("orca-oracle").with_values(values), audit=True)
-    assert run.summary["relocations"] == {
+    assert run.summary.relocations is not None
+    assert run.summary.relocations.to_dict() == {
         "grown_in_place": 0,
         "moved": 0,
         "moved_bytes": 0,
@@ -111,7 +111,8 @@ def test_outgrown_reservations_grow_move_and_give_way() -> None:
     }
     run = simulate(trace, Scenario.load("orca-max").with_values(values), audit=True)
     assert run.engine.reason == "predicted reservations may be outgrown: stepped through"
-    assert run.summary["relocations"] == {
+    assert run.summary.relocations is not None
+    assert run.summary.relocations.to_dict() == {
         "grown_in_place": 1,
         "moved": 1,
         "moved_bytes": 15 * 819_200,
