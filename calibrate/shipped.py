@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kvsim.calibrate.fit import fit_profile
 from kvsim.calibrate.gates import gate_of
 from kvsim.calibrate.measurements import filled_from
-from kvsim.calibrate.profile_output import write_profile
 from kvsim.calibrate.sources import read_measurements
 from kvsim.calibrate.sources.request import ReadRequest
 from kvsim.sim.models import load_model
+from kvsim.sim.profile_file import dump_profile
 from kvsim.sim.readable import percent
+from kvsim.traces.files import write_file
 
 if TYPE_CHECKING:
     from kvsim.calibrate.measurements import Measurements
@@ -106,7 +107,7 @@ def main(tables: Path, folder: Path) -> None:
     profiles = []
     for recipe in RECIPES:
         profile = fit_recipe(recipe, tables)
-        write_profile(profile, folder / f"{profile.name}.json")
+        write_file([dump_profile(profile)], folder / f"{profile.name}.json")
         profiles.append(profile)
     print("\n".join(error_rows(profiles)))
 

@@ -72,10 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.cli.table import wrapped
     from kvsim.sim.models import load_model
     from kvsim.sim.readable import seconds
-    from kvsim.sim.report.page_file import check_page_place, write_page
+    from kvsim.traces.files import check_file, write_file
 
     out = Path(arguments.out)
-    check_page_place(out)
+    check_file(out)
     device = find_device(arguments.device)
     keep_heap()
     model = load_model(arguments.model or DEFAULT_MODELS[device.type])
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     print("\n".join(lab_lines(cache, steps, shape, ELEMENT_BYTES[dtype])))
     if turns:
         print("\n".join(_turn_lines(turns)))
-    write_page(lab_page(title, cache, steps, turns), out)
+    write_file(lab_page(title, cache, steps, turns), out)
     print(f"\npage: {out}")
     return 0
 

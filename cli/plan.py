@@ -176,10 +176,10 @@ def _show_too_small(
 def _write_html(arguments: argparse.Namespace, document: dict[str, Any], pool: Pool | None) -> None:
     if arguments.html is None:
         return
-    from kvsim.sim.report.page_file import write_page
     from kvsim.sim.report.plan_page import plan_page
+    from kvsim.traces.files import write_file
 
-    write_page(plan_page(document, pool), Path(arguments.html))
+    write_file(plan_page(document, pool), Path(arguments.html))
 
 
 def _page_lines(arguments: argparse.Namespace) -> list[str]:

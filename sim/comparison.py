@@ -7,7 +7,6 @@ from the scenarios alone.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -17,13 +16,13 @@ from kvsim.sim.comparison_in_step import run_in_step
 from kvsim.sim.comparison_kept import KeptRuns
 from kvsim.sim.comparison_processes import run_in_processes
 from kvsim.sim.comparison_reference import differences_to_lru
-from kvsim.sim.comparison_runs import Case, Options, run_here
+from kvsim.sim.comparison_runs import Options, run_here
 from kvsim.sim.run_arguments import check_compared, check_recorded, check_run_arguments
 from kvsim.traces.arguments import check_flags, check_path, check_whole
 from kvsim.traces.counted import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -136,23 +135,30 @@ class Comparison:
 
         return comparison_html(self)
 
-    def save(self, folder: str | Path) -> None:
-        """Write ``comparison.json`` and ``report.html``; see docs/compare.md.
+    def save(self, folder: str | Path | None = None) -> Path:
+        """Write ``comparison.json`` and ``report.html`` into a new folder, and return which.
+
+        See docs/compare.md. Without a name it is one in ``kvsim-runs``.
 
         Raises
         ------
         ValueError
-            Where the folder holds anything but an earlier comparison.
+            Where something is there already.
+        OSError
+            Where it cannot be written; then nothing is.
         """
         from pathlib import Path  # noqa: PLC0415
 
         from kvsim.sim.comparison_file import write_comparison  # noqa: PLC0415
         from kvsim.sim.report.comparison_page import comparison_page  # noqa: PLC0415
-        from kvsim.sim.run_place import check_comparison_folder  # noqa: PLC0415
+        from kvsim.sim.run_place import result_folder  # noqa: PLC0415
 
-        check_path("folder", folder)
-        check_comparison_folder(Path(folder), SCHEMA)
-        write_comparison(self.to_json(), comparison_page(self), Path(folder))
+        if folder is not None:
+            check_path("folder", folder)
+        place = None if folder is None else Path(folder)
+        with result_folder(place, self.traces[0].name) as new, new.filled() as draft:
+            write_comparison(self.to_json(), comparison_page(self), draft)
+        return new.path
 
 
 def compare(
@@ -181,12 +187,11 @@ def compare(
     Other arguments are those of :func:`kvsim.sim.run.simulate`, but that ``rate_scale`` may be
     several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
     named by the scenario, then the trace and the rate where there are several. ``record``: how the
-    pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
-    :func:`~kvsim.sim.comparison_file.write_comparison`. With both, ``watch`` may be called
-    with the pools of all rows that run, and the time they have come to, after each scheduling call;
-    rows are then run side by side on one clock, in this process. Without ``keep_runs`` nothing is
-    written for :attr:`Comparison.runs`, and the traces are not held. Scripts that ask for more
-    than one job need the usual ``if __name__ == "__main__"``.
+    pools are recorded; the folder ``blocks`` gets each row's block map. With both, ``watch`` may be
+    called with the pools of all rows that run, and the time they have come to, after each
+    scheduling call; rows are then run side by side on one clock, in this process. Without
+    ``keep_runs`` nothing is written for :attr:`Comparison.runs`, and the traces are not held.
+    Scripts that ask for more than one job need the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
@@ -220,26 +225,16 @@ def compare(
     told = on_progress or (lambda _done, _total: None)
     runs = KeptRuns(traces, cases) if keep_runs else None
     cases = cases if runs is None else runs.cases
-    with _nothing_left(cases, runs):
+    try:
         if watch is not None and record is not None:
             rows = run_in_step(traces, cases, options, told, watch)
         elif jobs <= 1:
             rows = run_here(traces, cases, options, told)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
-    compared = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
-    return Comparison(compared, tuple(rows), tuple(notes), runs)
-
-
-@contextmanager
-def _nothing_left(cases: Sequence[Case], runs: KeptRuns | None) -> Generator[None]:
-    """Leave no draft of a block map and no kept run behind where the block fails."""
-    try:
-        yield
     except BaseException:
         if runs is not None:
             runs.take_away()
-        for case in cases:
-            if case.blocks is not None:
-                case.blocks.unlink(missing_ok=True)
         raise
+    compared = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
+    return Comparison(compared, tuple(rows), tuple(notes), runs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvsim.sim.block_map.places import check_drawable
 from kvsim.sim.comparison_runs import Case
 from kvsim.sim.engine_setup import set_up
-from kvsim.sim.run_place import draft_name, row_blocks
+from kvsim.sim.run_place import row_blocks
 from kvsim.traces.prefix import shared_prefix_is_lower_bound
 from kvsim.traces.rate_scale import parse_rate_scale
 
@@ -53,7 +53,7 @@ def cases_of(
     if record is None or blocks is None:
         return cases
     return [
-        case._replace(record=record, blocks=blocks / draft_name(row_blocks(number)))
+        case._replace(record=record, blocks=blocks / row_blocks(number))
         for number, case in enumerate(cases, 1)
     ]
 

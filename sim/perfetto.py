@@ -16,10 +16,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.memory_shares import STATES
-from kvsim.sim.run_place import drafted
 from kvsim.sim.run_tables import series_table
 from kvsim.sim.timeline import QUEUED
 from kvsim.traces.counted import counted
+from kvsim.traces.files import drafted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -122,12 +122,25 @@ class Run:
 
         return RunPlots(self)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the run folder; see :func:`kvsim.sim.run_folder.write_run`."""
-        from kvsim.sim.run_folder import write_run  # noqa: PLC0415 - pyarrow and plotly are heavy
+    def save(self, folder: str | Path | None = None) -> Path:
+        """Write the run into a new folder, by default one in ``kvsim-runs``, and return which.
 
-        check_path("folder", folder)
-        write_run(self, Path(folder))
+        Raises
+        ------
+        ValueError
+            Where something is there already.
+        OSError
+            Where it cannot be written; then nothing is.
+        """
+        from kvsim.sim.run_folder import write_run  # noqa: PLC0415 - pyarrow and plotly are heavy
+        from kvsim.sim.run_place import result_folder  # noqa: PLC0415
+
+        if folder is not None:
+            check_path("folder", folder)
+        place = None if folder is None else Path(folder)
+        with result_folder(place, self.trace.name) as new, new.filled() as draft:
+            write_run(self, draft)
+        return new.path
 
 
 def simulate(
