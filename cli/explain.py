@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,7 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.sim.run_place import latest_result
     from kvsim.sim.scenario_loader import scenario_from_dict
 
-    folder = latest_result() if arguments.run is None else Path(arguments.run)
+    if arguments.run is None:
+        folder = latest_result()
+        print(f"run       {folder}", file=sys.stderr)
+    else:
+        folder = Path(arguments.run)
     manifest = read_manifest(folder)
     if manifest["partial"]:
         raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")

@@ -107,7 +107,9 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert b"\x1b" not in done.stdout
-    assert "sha256" in (tmp_path / "kvsim-run" / REPORT).read_text("utf-8")
+    (page,) = (tmp_path / "kvsim-runs").glob(f"*/{REPORT}")
+    assert re.fullmatch("[0-9]{8}-[0-9]{6}--", page.parent.name), "a name for every system"
+    assert "sha256" in page.read_text("utf-8")
 
 
 def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:

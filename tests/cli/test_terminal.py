@@ -103,7 +103,7 @@ COMMANDS = {
     "plan": ("plan",),
     "list": ("list",),
     "trace info": ("trace", "info", TRACE),
-    "explain": ("explain", "kvsim-run"),
+    "explain": ("explain",),
 }
 
 
