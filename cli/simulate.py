@@ -102,8 +102,8 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--out",
         metavar="DIR",
-        help="new folder for the run (default kvsim-runs/TIME-TRACE, the latest of which report and "
-        "explain take)",
+        help="new folder for the run (default kvsim-runs/TIME-TRACE; report and explain take the "
+        "latest of those)",
     )
     add_record_options(group)
     add_run_options(group)

@@ -144,7 +144,7 @@ def test_varied_keys_stand_on_the_scenario_of_the_options(
         (("--allocators", "paged", "--seed", "-1"), "--seed is -1"),
         (
             ("--allocators", "paged", "--out", "full"),
-            "full is there already, and nothing is written over it",
+            "full is there already, and nothing is",
         ),
         (("--preset", "levels"), "--preset 'levels' is unknown; choose one of levers"),
         (("--preset", "levers", "--vary", "a.b=1"), "says what is compared: leave --vary out"),

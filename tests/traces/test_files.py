@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -253,7 +254,7 @@ def test_a_folder_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_disk_without_locks_keeps_what_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import fcntl
+    fcntl = pytest.importorskip("fcntl")
 
     def none(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -270,7 +271,7 @@ def test_a_folder_that_another_process_took_for_one_left_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its lock is taken, a new folder looks like one of a killed process."""
-    make, made = files.mkdtemp, []
+    make, made = tempfile.mkdtemp, list[str]()
 
     def taken(prefix: str, dir: Path) -> str:  # noqa: A002 - as mkdtemp names it
         made.append(make(prefix=prefix, dir=dir))
