@@ -9,16 +9,18 @@ that goes on after Ctrl-C, never sees half of it.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.calibrate.measure.points import FIT, HOLD_OUT, LOADS, Point
 from kvsim.calibrate.measure.timing import Timing
-from kvsim.traces.files import drafted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 FORMAT: Final = "kvsim-points/2"
 _MOST: Final = 2**63
@@ -59,8 +61,17 @@ class RawPoints:
 
     def save(self) -> None:
         """Write the file, whole or not at all; a link stays one."""
-        with drafted(self.path) as draft:
-            draft.write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
+        final = Path(os.path.realpath(self.path))
+        if final.is_symlink():
+            raise OSError(errno.ELOOP, f"{self.path} is a link that leads to itself")
+        beside = final.with_name(final.name + ".part")
+        try:
+            beside.write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
+            beside.replace(final)
+        except OSError:
+            with suppress(OSError):  # on a disk that may not be written
+                beside.unlink(missing_ok=True)
+            raise
 
     def to_json(self) -> dict[str, Any]:
         """Content of the file."""
