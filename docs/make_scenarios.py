@@ -11,9 +11,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.catalogue import Entry, policies, presets
-from kvsim.sim.scenario import Scenario
-from kvsim.sim.scenario_keys import meaning_of, name_of, rule_of
+from kvsim.cli.text.catalogue import Entry, policies, presets
+from kvsim.sim.scenario.keys import meaning_of, name_of, rule_of
+from kvsim.sim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from dataclasses import Field

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from kvsim.traces.files import drafted
-from kvsim.traces.trace import TraceError
+from kvsim.traces.common.files import drafted
+from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ import pytest
 from kvsim.calibrate.measure.raw_points import RawPoints
 from kvsim.cli.main import main
 from kvsim.traces import bundled_path, fetch, read_trace, write_trace
-from kvsim.traces.files import check_file, drafted, final_path, write_file
+from kvsim.traces.common.files import check_file, drafted, final_path, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from kvsim.cli.main import main
 from kvsim.traces import bundled_path
-from kvsim.traces.files import drafted
+from kvsim.traces.common.files import drafted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,10 +17,10 @@ from kvsim.policies.batching import Item, MixedRunningFirst, ScheduledStep, Sche
 from kvsim.policies.eviction import KeyedOrder
 from kvsim.policies.queue_order import FCFS
 from kvsim.policies.scheduler_config import SchedulerConfig
-from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
-from kvsim.sim.policy_check import check_policy
-from kvsim.traces.trace import Trace
+from kvsim.sim.conformance.policy_check import check_policy
+from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.sim.run.replay import run
+from kvsim.traces.trace.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

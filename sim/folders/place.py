@@ -1,0 +1,98 @@
+"""Names of the folders of results and of the files in them.
+
+A run whose folder nobody named has a new one in ``kvsim-runs``, ``<time>-<trace>``. The file
+``latest`` there holds the name of the one that was written last. Times are in that name alone:
+in the folder, the same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kvsim.traces.common.files import check_new_folder, check_writable, new_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from kvsim.traces.common.files import NewFolder
+
+RUNS: Final = Path("kvsim-runs")
+LATEST: Final = RUNS / "latest"
+MANIFEST: Final = "manifest.json"
+SCHEMA: Final = "kvsim.manifest/1"
+COMPARISON: Final = "comparison.json"
+REPORT: Final = "report.html"
+BLOCKS: Final = "blocks.parquet"
+BLOCK_MAP: Final = "block-map.html"
+REQUESTS: Final = "requests.parquet"
+SERIES: Final = "series.parquet"
+SUMMARY: Final = "summary.json"
+FILES: Final = frozenset((REQUESTS, SERIES, SUMMARY, REPORT, MANIFEST, BLOCKS, BLOCK_MAP))
+"""Those of a run."""
+_ROW_BLOCKS: Final = re.compile(r"blocks-[0-9]+\.parquet")
+_LONGEST_NAME: Final = 40
+
+
+def row_blocks(number: int) -> str:
+    """Name of the block map of a comparison's row, counted from 1."""
+    return f"blocks-{number}.parquet"
+
+
+def row_blocks_in(folder: Path) -> list[Path]:
+    """Block maps of a comparison's rows, in their order."""
+    found = (path for path in folder.glob("blocks-*.parquet") if _ROW_BLOCKS.fullmatch(path.name))
+    return sorted(found, key=lambda path: int(path.stem.partition("-")[2]))
+
+
+def check_result_place(folder: Path | None) -> None:
+    """Refuse, before any work, what :func:`result_folder` would refuse: ``ValueError``."""
+    if folder is None:
+        check_writable(RUNS)
+    else:
+        check_new_folder(folder)
+
+
+def result_folder(folder: Path | None, trace: str) -> AbstractContextManager[NewFolder]:
+    """New folder for what comes of a trace; ``None``: one in ``kvsim-runs``, the latest then.
+
+    Raises
+    ------
+    ValueError, OSError
+        As :func:`~kvsim.traces.common.files.new_folder`.
+    """
+    if folder is not None:
+        return new_folder([folder])
+    return new_folder(_names(trace, datetime.now()), LATEST)
+
+
+def latest_result() -> Path:
+    """Folder in ``kvsim-runs`` that was written last.
+
+    Raises
+    ------
+    ValueError
+        Where there is none.
+    """
+    try:
+        folder = RUNS / LATEST.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ValueError(
+            f"there is no {LATEST}, which names the latest run: name the folder of a run"
+        ) from None
+    if not folder.is_dir():
+        raise ValueError(f"{LATEST} names {folder}, which is not there: name the folder of a run")
+    return folder
+
+
+def _names(trace: str, now: datetime) -> Iterator[Path]:
+    """Names to try; letters, digits, ``.``, ``-`` and ``_`` are allowed by every system."""
+    safe = re.sub(r"[^\w.-]+", "-", trace)[:_LONGEST_NAME].rstrip(".")
+    name = f"{now:%Y%m%d-%H%M%S}-{safe}"
+    yield RUNS / name
+    for number in count(2):
+        yield RUNS / f"{name}-{number}"

@@ -1,0 +1,146 @@
+"""A run on disk: ``manifest.json``, ``summary.json``, two parquet files and ``report.html``.
+
+The same trace, scenario and seed give the same bytes: no times of day, sorted keys, fixed ids.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kvsim.sim.folders.place import BLOCKS, MANIFEST, REPORT, REQUESTS, SCHEMA, SERIES, SUMMARY
+from kvsim.sim.metrics.tables import request_table, series_table
+from kvsim.sim.report.run_page import run_page
+from kvsim.sim.scenario.loader import scenario_to_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from kvsim.sim.run.run import Run
+
+ROWS_PER_SLICE: Final = 16_384
+_PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
+
+
+def write_run(run: Run, folder: Path) -> None:
+    """Write the files of a run into a folder that comes to its place afterwards."""
+    _write_requests(run, folder / REQUESTS)
+    _write_series(run, folder / SERIES)
+    (folder / SUMMARY).write_text(to_json(run.summary), encoding="utf-8")
+    _write_report(run, folder / REPORT)
+    if run.block_map is not None:
+        run.block_map.save(folder / BLOCKS)
+    (folder / MANIFEST).write_text(to_json(manifest(run)), encoding="utf-8")
+
+
+def manifest(run: Run) -> dict[str, object]:
+    """Everything needed to make the run again, and what it stood on."""
+    return {
+        "schema": SCHEMA,
+        "scenario": scenario_to_dict(run.scenario),
+        "trace": {
+            "name": run.trace.name,
+            "sha256": run.trace.sha256,
+            "requests": len(run.trace),
+            "source": run.source,
+        },
+        "options": run.options,
+        "seed": run.seed,
+        "versions": {name: version(name) for name in _PACKAGES},
+        "scheduler_config": {
+            name: "inf" if value == math.inf else value  # JSON has no infinity
+            for name, value in asdict(run.setup.config).items()
+        },
+        "pool": asdict(run.setup.pool),
+        "pool_terms": [asdict(term) for term in run.setup.pool_terms],
+        "cost_source": run.setup.cost.name,
+        "engine": {"name": run.engine.engine, "reason": run.engine.reason},
+        "audit": {"asked": bool(run.options.get("audit")), "events": run.engine.audited},
+        "partial": run.engine.partial,
+    }
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Manifest of a run folder.
+
+    Raises
+    ------
+    ValueError
+        Where the folder holds no whole run of this version's schema.
+    """
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(
+            f"{folder} is not a run of kvsim: it has no {MANIFEST}; kvsim simulate writes one"
+        ) from None
+    except (NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not the manifest of a run: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ValueError(f"{path} is not a manifest of schema {SCHEMA}: simulate the run again")
+    if not (folder / REQUESTS).is_file():
+        raise ValueError(
+            f"{folder} is not a whole run of kvsim: it has no {REQUESTS}; simulate the run again"
+        )
+    return document
+
+
+def to_json(document: object) -> str:
+    """JSON text with sorted keys; nan is a fault, never a number."""
+    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _write_requests(run: Run, path: Path) -> None:
+    """Write the request table slice by slice, so that memory does not grow with the trace."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only a saved run needs pyarrow
+
+    writer = None
+    with path.open("wb") as file:  # pyarrow opens no file whose name is no text
+        try:
+            for start in range(0, max(len(run.trace), 1), ROWS_PER_SLICE):
+                stop = min(start + ROWS_PER_SLICE, len(run.trace))
+                table = _arrow(request_table(run.trace, run.engine.recorder, start, stop))
+                writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
+                writer.write_table(table)
+        finally:
+            if writer is not None:
+                writer.close()
+
+
+def _write_series(run: Run, path: Path) -> None:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only a saved run needs pyarrow
+
+    table = _arrow(series_table(run.engine.recorder, run.setup.pool))
+    with path.open("wb") as file:  # as above
+        pq.write_table(table, file, compression="zstd")
+
+
+def _write_report(run: Run, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(run_page(run))
+
+
+def _arrow(
+    columns: Mapping[str, NDArray[np.float64] | NDArray[np.int64] | Sequence[str]],
+) -> pa.Table:
+    """Arrow table of columns; nan becomes null."""
+    import pyarrow as pa  # noqa: PLC0415 - only a saved run needs pyarrow
+
+    return pa.table(
+        {
+            name: pa.array(values, from_pandas=True)
+            if isinstance(values, np.ndarray)
+            else pa.array(values, type=pa.string())
+            for name, values in columns.items()
+        }
+    )
