@@ -13,9 +13,9 @@ from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.recording.recorder import ABORTED, FINISHED, NEVER_PS, NOT_SENT, REFUSED
 from kvsim.sim.run.replay import EngineRun, run
 from kvsim.traces.adjust.closed_loop import FollowOns, ThinkRule, follow_ons
+from kvsim.traces.common.quantities import PS_PER_NS
 from kvsim.traces.trace.trace import MorePredecessors, Trace, TraceError
 
-PS_PER_NS = 1000
 COST = LinearCost(1000, 10, 5, 1)  # ps
 
 
