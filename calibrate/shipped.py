@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.calibrate.fit.fit import fit_profile
 from kvsim.calibrate.fit.gates import gate_of
-from kvsim.calibrate.profile_output import write_profile
 from kvsim.calibrate.sources import read_measurements
 from kvsim.calibrate.sources.measurements import filled_from
 from kvsim.calibrate.sources.request import ReadRequest
+from kvsim.sim.cost.profile_file import dump_profile
 from kvsim.sim.models import load_model
+from kvsim.traces.common.files import write_file
 from kvsim.traces.common.readable import percent
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def main(tables: Path, folder: Path) -> None:
     profiles = []
     for recipe in RECIPES:
         profile = fit_recipe(recipe, tables)
-        write_profile(profile, folder / f"{profile.name}.json")
+        write_file([dump_profile(profile)], folder / f"{profile.name}.json")
         profiles.append(profile)
     print("\n".join(error_rows(profiles)))
 

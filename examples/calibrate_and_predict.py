@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from kvsim.calibrate.calibration import Wish, plan_calibration
-from kvsim.calibrate.profile_output import write_profile
 from kvsim.sim import Scenario, simulate
+from kvsim.sim.cost.profile_file import dump_profile
 from kvsim.traces import bundled_path, read_trace
 
 torch.set_num_threads(1)  # what else runs here disturbs one thread least
@@ -34,7 +34,7 @@ Path(config).write_text(json.dumps(shape | {"num_attention_heads": 4, "num_key_v
 limits = {"max_batch": 8, "max_context": 1024, "max_step_tokens": 256, "max_drift": 1e6}
 wish = Wish(device="cpu", model=config, quick=True, **limits)
 profile, _ = plan_calibration(wish).run(saved, lambda done, total: None)
-write_profile(profile, saved)
+saved.write_text(dump_profile(profile), "utf-8")
 for block, error in profile.hold_out.items():
     print(f"{block:18} {100 * error.median:5.1f} % off on points the fit did not see (median)")
 

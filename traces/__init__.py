@@ -2,27 +2,36 @@
 
 The door is :func:`~kvsim.traces.read.read_trace`. ``trace`` holds the columns, ``formats`` one
 file a format, ``reading`` what they share, ``adjust`` changes to a trace, ``synth`` made-up ones.
+
+The names are found on first use: the text helpers of ``common``, which all commands need, must not
+bring numpy along.
 """
 
-from kvsim.traces.adjust.answers import ANSWERS, apply_answers
-from kvsim.traces.adjust.max_tokens import MaxTokensRule, assume_max_tokens
-from kvsim.traces.adjust.spread_ties import spread_ties
-from kvsim.traces.adjust.usable import check_usable
-from kvsim.traces.bundled import bundled_path
-from kvsim.traces.formats import format_names
-from kvsim.traces.read import read_trace
-from kvsim.traces.reading.drawn.arrivals import ArrivalRule, arrival_rule, session_start_rule
-from kvsim.traces.reading.drawn.output_lengths import OutputRule
-from kvsim.traces.trace.trace import (
-    LENGTH,
-    STOP,
-    MorePredecessors,
-    PrefixIds,
-    Receipt,
-    Trace,
-    TraceError,
-)
-from kvsim.traces.write import write_trace
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kvsim.traces.adjust.answers import ANSWERS, apply_answers
+    from kvsim.traces.adjust.max_tokens import MaxTokensRule, assume_max_tokens
+    from kvsim.traces.adjust.spread_ties import spread_ties
+    from kvsim.traces.adjust.usable import check_usable
+    from kvsim.traces.bundled import bundled_path
+    from kvsim.traces.formats import format_names
+    from kvsim.traces.read import read_trace
+    from kvsim.traces.reading.drawn.arrivals import ArrivalRule, arrival_rule, session_start_rule
+    from kvsim.traces.reading.drawn.output_lengths import OutputRule
+    from kvsim.traces.trace.trace import (
+        LENGTH,
+        STOP,
+        MorePredecessors,
+        PrefixIds,
+        Receipt,
+        Trace,
+        TraceError,
+    )
+    from kvsim.traces.write import write_trace
 
 __all__ = [
     "ANSWERS",
@@ -47,3 +56,33 @@ __all__ = [
     "spread_ties",
     "write_trace",
 ]
+
+_HOMES: Final = {
+    "ANSWERS": "kvsim.traces.adjust.answers",
+    "ArrivalRule": "kvsim.traces.reading.drawn.arrivals",
+    "LENGTH": "kvsim.traces.trace.trace",
+    "MaxTokensRule": "kvsim.traces.adjust.max_tokens",
+    "MorePredecessors": "kvsim.traces.trace.trace",
+    "OutputRule": "kvsim.traces.reading.drawn.output_lengths",
+    "PrefixIds": "kvsim.traces.trace.trace",
+    "Receipt": "kvsim.traces.trace.trace",
+    "STOP": "kvsim.traces.trace.trace",
+    "Trace": "kvsim.traces.trace.trace",
+    "TraceError": "kvsim.traces.trace.trace",
+    "apply_answers": "kvsim.traces.adjust.answers",
+    "arrival_rule": "kvsim.traces.reading.drawn.arrivals",
+    "assume_max_tokens": "kvsim.traces.adjust.max_tokens",
+    "bundled_path": "kvsim.traces.bundled",
+    "check_usable": "kvsim.traces.adjust.usable",
+    "format_names": "kvsim.traces.formats",
+    "read_trace": "kvsim.traces.read",
+    "session_start_rule": "kvsim.traces.reading.drawn.arrivals",
+    "spread_ties": "kvsim.traces.adjust.spread_ties",
+    "write_trace": "kvsim.traces.write",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -6,7 +6,6 @@ Nothing is fetched unless a user asks for it by name.
 from __future__ import annotations
 
 import hashlib
-import os
 import tomllib
 import urllib.error
 import urllib.request
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from kvsim.traces.common.final_path import final_path
+from kvsim.traces.common.files import drafted
 from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
@@ -82,25 +81,25 @@ def fetch(
         No https (redirections included), no answer, too long, cut off, or another sha256.
     """
     _check_scheme(entry.url, schemes)
-    opener = urllib.request.build_opener(_Redirects(schemes))
-    final = final_path(path)
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
-    try:
-        with opener.open(entry.url, timeout=_TIMEOUT_S) as answer, temporary.open("wb") as file:
+    with drafted(path) as draft:
+        with _opened(entry, schemes) as answer, draft.open("wb") as file:
             digest = _copy(entry, answer, file, on_progress)
         if entry.sha256 is not None and digest != entry.sha256:
             raise TraceError(
                 f"{entry.url}: sha256 is {digest}, the catalog says {entry.sha256}: the file has "
                 "changed since, and was not kept"
             )
-        temporary.replace(final)
+
+
+def _opened(entry: Entry, schemes: Sequence[str]) -> Any:
+    opener = urllib.request.build_opener(_Redirects(schemes))
+    try:
+        return opener.open(entry.url, timeout=_TIMEOUT_S)
     except urllib.error.HTTPError as error:
         error.close()
         raise TraceError(f"{entry.url}: the server answers {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
         raise TraceError(f"{entry.url}: cannot be fetched: {error.reason}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _copy(
@@ -112,7 +111,7 @@ def _copy(
     if expected is not None and expected > entry.max_bytes:
         raise _too_long(entry)
     digest, count = hashlib.sha256(), 0
-    while chunk := answer.read(_CHUNK_BYTES):
+    while chunk := _next(entry, answer):
         count += len(chunk)
         if count > entry.max_bytes:
             raise _too_long(entry)
@@ -122,6 +121,14 @@ def _copy(
     if expected is not None and count < expected:
         raise TraceError(f"{entry.url}: cut off after {count:,} of {expected:,} bytes; try again")
     return digest.hexdigest()
+
+
+def _next(entry: Entry, answer: Any) -> bytes:
+    try:
+        chunk: bytes = answer.read(_CHUNK_BYTES)
+    except OSError as error:
+        raise TraceError(f"{entry.url}: cannot be fetched: {error.strerror or error}") from error
+    return chunk
 
 
 def _too_long(entry: Entry) -> TraceError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 import numpy as np
 
 from kvsim.traces.common.arguments import check_path
-from kvsim.traces.common.final_path import final_path
+from kvsim.traces.common.files import drafted
 from kvsim.traces.reading.base import CSV_METADATA_MARK
 from kvsim.traces.trace.columns import check_trace
 from kvsim.traces.trace.own_format import ENDS_BY, METADATA_KEY, TEXTS, Metadata
@@ -72,22 +71,18 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     if not len(trace):
         raise TraceError(f"{path}: the trace holds no requests, so nothing was written")
     try:
-        final = final_path(path)
-    except OSError as error:
-        raise TraceError(error.strerror) from None
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file, _packed(file, packing) as stream:
+        with (
+            drafted(path) as draft,
+            draft.open("wb") as file,
+            _packed(file, packing) as stream,
+        ):
             _WRITERS[form](trace, stream)
-        temporary.replace(final)
     except OSError as error:
-        raise TraceError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise TraceError(error.strerror) from error
     except UnicodeEncodeError as error:
         raise TraceError(
             f"{path}: an id, user or session is not valid text: {error.reason}"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

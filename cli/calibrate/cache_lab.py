@@ -71,11 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.calibrate.validate.decoder_shape import make_decoder
     from kvsim.cli.text.table import wrapped
     from kvsim.sim.models import load_model
-    from kvsim.sim.report.page_file import check_page_place, write_page
+    from kvsim.traces.common.files import check_file, write_file
     from kvsim.traces.common.readable import seconds
 
     out = Path(arguments.out)
-    check_page_place(out)
+    check_file(out)
     device = find_device(arguments.device)
     keep_heap()
     model = load_model(arguments.model or DEFAULT_MODELS[device.type])
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     print("\n".join(lab_lines(cache, steps, shape, ELEMENT_BYTES[dtype])))
     if turns:
         print("\n".join(_turn_lines(turns)))
-    write_page(lab_page(title, cache, steps, turns), out)
+    write_file(lab_page(title, cache, steps, turns), out)
     print(f"\npage: {out}")
     return 0
 

@@ -60,13 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, fit, print."""
     from kvsim.calibrate.engine_logs.endpoint import measure_endpoint, sweep
     from kvsim.calibrate.engine_logs.endpoint_client import EndpointClient, check_url
-    from kvsim.calibrate.profile_output import check_output, write_whole
     from kvsim.cli.options.trace_options import check_seed
     from kvsim.cli.text.progress import Progress
+    from kvsim.traces.common.files import check_file, write_file
 
     check_seed(arguments.seed)
     if arguments.out is not None:
-        check_output(Path(arguments.out))
+        check_file(Path(arguments.out))
     url = check_url(arguments.url, allow_remote=arguments.allow_remote)
     design = sweep(
         max_batch=arguments.max_batch,
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         fit = measure_endpoint(client.send, design, progress)
     print(harmless("\n".join(_lines(fit))))
     if arguments.out is not None:
-        write_whole(_document(fit, url, client.model), Path(arguments.out))
+        write_file([_document(fit, url, client.model)], Path(arguments.out))
         print(f"terms written to {arguments.out}")
     return 0
 

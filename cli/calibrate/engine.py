@@ -48,10 +48,11 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Read, fit, print, write."""
     from kvsim.calibrate.engine_logs.run_logs import read_measured
-    from kvsim.calibrate.profile_output import check_output, write_profile
+    from kvsim.sim.cost.profile_file import dump_profile
+    from kvsim.traces.common.files import check_file, write_file
 
     if arguments.out is not None:
-        check_output(Path(arguments.out))
+        check_file(Path(arguments.out))
     measured = read_measured(Path(arguments.log))
     names = {
         key: getattr(arguments, key) or measured.scenario.get(f"{key}.name")
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         else _step_form(measured, arguments, names)
     )
     if arguments.out is not None and profile is not None:
-        write_profile(profile, Path(arguments.out))
+        write_file([dump_profile(profile)], Path(arguments.out))
         print(f"profile written to {arguments.out}")
     return 0
 

@@ -48,14 +48,15 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, fit, print, write."""
-    from kvsim.calibrate.profile_output import check_output, write_profile
     from kvsim.calibrate.sources.request import ReadRequest
     from kvsim.cli.text.fit_table import fit_lines
+    from kvsim.sim.cost.profile_file import dump_profile
     from kvsim.sim.hardware import load_hardware
     from kvsim.sim.models import load_model
+    from kvsim.traces.common.files import check_file, write_file
 
     if arguments.out is not None:
-        check_output(arguments.out)
+        check_file(arguments.out)
     model = load_model(arguments.model)
     model.check_tp(arguments.tp)
     if arguments.hardware is not None:
@@ -70,6 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
     calibration = fit_profile(measurements, name)
     print(harmless("\n".join(fit_lines(calibration))))
     if arguments.out is not None:
-        write_profile(calibration.profile, arguments.out)
+        write_file([dump_profile(calibration.profile)], arguments.out)
         print(f"\nwritten to {arguments.out}")
     return 0

@@ -70,13 +70,14 @@ def add_device_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, fit, write and print; with ``--dry-run`` only say how long that takes."""
     from kvsim.calibrate.calibration import plan_calibration, raw_path
-    from kvsim.calibrate.profile_output import check_output, write_profile
     from kvsim.cli.calibrate.table import plan_lines, profile_lines
     from kvsim.cli.text.progress import Progress
+    from kvsim.sim.cost.profile_file import dump_profile
+    from kvsim.traces.common.files import check_file, write_file
 
     out = Path(arguments.out)
-    check_output(out)
-    check_output(raw_path(out))
+    check_file(out)
+    check_file(raw_path(out))
     if out.exists() and not arguments.dry_run:
         raise ValueError(f"{out} exists: remove it, or give another --out")
     calibration = plan_calibration(wish_of(arguments))
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         if raw_path(out).exists():
             print(f"note: the same command goes on from {raw_path(out)}", file=sys.stderr)
         raise
-    write_profile(profile, out)
+    write_file([dump_profile(profile)], out)
     raw_path(out).unlink()
     print(harmless("\n".join(profile_lines(profile, terms, calibration.shape))))
     print(harmless("\n".join(_use_lines(out, calibration, arguments.model))))

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.calibrate.profile_page import profile_page
     from kvsim.cli.text.fit_table import error_lines
     from kvsim.sim.cost.profile_file import bundled_profiles, load_profile
-    from kvsim.sim.report.page_file import write_page
+    from kvsim.traces.common.files import write_file
 
     path = Path(arguments.profile)
     if arguments.profile in bundled_profiles() and not path.exists():
@@ -44,6 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
     profile = load_profile(path)
     out = Path(arguments.out) if arguments.out else path.with_suffix(".html")
-    write_page(profile_page(profile), out)
+    write_file(profile_page(profile), out)
     print(harmless("\n".join([*error_lines(profile), "", f"page: {out}"])))
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from kvsim.sim.comparison.presets import ComparisonPreset, Published
     from kvsim.sim.comparison.runs import Watch
     from kvsim.sim.scenario.scenario import Scenario
+    from kvsim.traces.common.files import NewFolder
     from kvsim.traces.trace.trace import Trace
 
 
@@ -72,7 +72,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_pool_options(parser)
     add_trace_options(parser.add_argument_group("trace"), several_rates=True)
     group = parser.add_argument_group("run")
-    group.add_argument("--out", metavar="DIR", help="folder for comparison.json and report.html")
+    group.add_argument(
+        "--out", metavar="DIR", help="new folder for comparison.json and report.html"
+    )
     group.add_argument(
         "--jobs", type=int, metavar="N", help="processes at a time (default: one a CPU)"
     )
@@ -86,27 +88,26 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.cli.text.progress import Progress
     from kvsim.sim.comparison.own_kernels import with_own_kernels
     from kvsim.sim.comparison.presets import comparison_preset
-    from kvsim.sim.documents.comparison import ComparisonDocument
-    from kvsim.sim.folders.place import check_comparison_folder, run_folder_made
     from kvsim.traces.common.ctrl_c import ctrl_c_delayed
+    from kvsim.traces.common.files import check_new_folder, new_folder
 
     if arguments.jobs is not None and arguments.jobs < 1:
         raise ValueError(f"--jobs is {arguments.jobs}; it must be at least 1")
-    folder = None if arguments.out is None else Path(arguments.out)
+    out = None if arguments.out is None else Path(arguments.out)
     record = record_options(arguments)
-    if record is not None and folder is None:
+    if record is not None and out is None:
         raise ValueError("--record blocks writes into a folder: give --out DIR")
-    check = partial(check_comparison_folder, schema=ComparisonDocument.schema)
-    if folder is not None:
-        check(folder)
+    if out is not None:
+        check_new_folder(out)
     preset = None if arguments.preset is None else comparison_preset(arguments.preset)
     for rate in arguments.rate_scale.split(","):
         check_trace_options(Namespace(**{**vars(arguments), "rate_scale": rate}))
     scenarios, note = with_own_kernels(scenarios_of(arguments, preset))
     traces = _traces(arguments, preset)
-    with nullcontext() if folder is None else run_folder_made(folder, check):
+    with nullcontext() if out is None else new_folder([out]) as folder:
+        blocks = None if folder is None else folder.draft
         with Progress("requests") as progress:
-            result = compared_runs(traces, scenarios, note, arguments, progress, record)
+            result = compared_runs(traces, scenarios, note, arguments, progress, record, blocks)
         published = None if preset is None else preset.published(result.rows)
         with ctrl_c_delayed():
             _write(result, published, folder, as_json=arguments.json, recorded=record is not None)
@@ -166,11 +167,12 @@ def compared_runs(
     arguments: argparse.Namespace,
     on_progress: Callable[[int, int], None],
     record: RecordOptions | None,
+    blocks: Path | None,
     watch: Watch | None = None,
 ) -> Comparison:
     """Run all scenarios as the options say.
 
-    ``watch`` as :func:`kvsim.sim.comparison.comparison.compare`.
+    The rest as :func:`kvsim.sim.comparison.comparison.compare`.
     """
     from kvsim.sim.comparison.comparison import compare
 
@@ -191,7 +193,7 @@ def compared_runs(
         on_progress=on_progress,
         record=record,
         watch=watch,
-        blocks=None if arguments.out is None else Path(arguments.out),
+        blocks=blocks,
         keep_runs=False,
     )
 
@@ -199,7 +201,7 @@ def compared_runs(
 def _write(
     result: Comparison,
     published: Published | None,
-    folder: Path | None,
+    folder: NewFolder | None,
     *,
     as_json: bool,
     recorded: bool,
@@ -213,9 +215,8 @@ def _write(
 
     document = result.to_dict(published)
     if folder is not None:
-        num_blocks = len(result.rows) if recorded else 0
-        page = comparison_page(result, published)
-        write_comparison(document, page, folder, num_blocks=num_blocks)
+        with folder.filled() as draft:
+            write_comparison(document, comparison_page(result, published), draft)
     if as_json:
         print(to_json(document), end="")
     elif published is not None:
@@ -223,4 +224,4 @@ def _write(
     else:
         print_lines(comparison_lines(result))
     if folder is not None and not as_json:
-        print_lines(["", *report_lines(folder, recorded=recorded)])
+        print_lines(["", *report_lines(folder.path, recorded=recorded)])

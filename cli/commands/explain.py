@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Make a run again, step by step, and say where its prefix-cache hits were lost "
         "and where its time to first token went, in parts that add up to the whole.",
     )
-    folder = parser.add_argument("run", metavar="RUN", help="folder that kvsim simulate wrote")
+    folder = parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="folder that kvsim simulate wrote (default the latest run)",
+    )
     folder.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     parser.add_argument(
         "--trace", metavar="FILE", help="the run's trace, where it is not found under its own name"
@@ -38,10 +44,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Explain and print."""
     from kvsim.sim.explain.explain import explain
+    from kvsim.sim.folders.place import latest_result
     from kvsim.sim.run.folder import read_manifest, to_json
     from kvsim.sim.scenario.loader import scenario_from_dict
 
-    folder = Path(arguments.run)
+    if arguments.run is None:
+        folder = latest_result()
+        print(f"run       {folder}", file=sys.stderr)
+    else:
+        folder = Path(arguments.run)
     manifest = read_manifest(folder)
     if manifest.partial:
         raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")

@@ -179,10 +179,10 @@ def _show_too_small(
 def _write_html(arguments: argparse.Namespace, document: Plan, pool: Pool | None) -> None:
     if arguments.html is None:
         return
-    from kvsim.sim.report.page_file import write_page
     from kvsim.sim.report.plan_page import plan_page
+    from kvsim.traces.common.files import write_file
 
-    write_page(plan_page(document, pool), Path(arguments.html))
+    write_file(plan_page(document, pool), Path(arguments.html))
 
 
 def _page_lines(arguments: argparse.Namespace) -> list[str]:

@@ -50,9 +50,9 @@ def check_html(arguments: argparse.Namespace) -> None:
         return
     if arguments.levers:
         raise ValueError("--levers prints a table of its own: leave --html out")
-    from kvsim.sim.report.page_file import check_page_place
+    from kvsim.traces.common.files import check_file
 
-    check_page_place(Path(arguments.html))
+    check_file(Path(arguments.html))
 
 
 def _bundled(name: str, log: str) -> str:

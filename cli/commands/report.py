@@ -26,7 +26,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "maps that --record blocks recorded, those of several folders side by side.",
     )
     folders = parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="folder of kvsim simulate, or of kvsim compare --out"
+        "runs",
+        metavar="RUN",
+        nargs="*",
+        help="folder of kvsim simulate or of kvsim compare --out (default the latest run)",
     )
     folders.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     parser.add_argument(
@@ -54,9 +57,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Draw what is asked for; without that, print where the reports are."""
     from kvsim.sim.block_map.recorded import recorded_maps, report_of
+    from kvsim.sim.folders.place import latest_result
 
-    folders = [Path(folder) for folder in arguments.runs]
     at_ps = _check(arguments)
+    folders = [Path(folder) for folder in arguments.runs] or [latest_result()]
     reports = [report_of(folder) for folder in folders]
     stills = arguments.png or arguments.svg or arguments.gif
     if not stills and not arguments.block_map:
@@ -98,10 +102,10 @@ def _check(arguments: argparse.Namespace) -> int | None:
 def _write_page(maps: Sequence[BlockMap], folder: Path) -> None:
     from kvsim.sim.block_map.page import block_map_page
     from kvsim.sim.folders.place import BLOCK_MAP
-    from kvsim.sim.report.page_file import write_page
+    from kvsim.traces.common.files import write_file
 
     path = folder / BLOCK_MAP
-    write_page(block_map_page(maps), path)
+    write_file(block_map_page(maps), path)
     print(path)
 
 
@@ -126,7 +130,7 @@ def _animate(picture: Picture, path: Path, name: str) -> None:
 
 def _write(name: str | None, save: Callable[[Path], object]) -> None:
     """Write under a temporary name, then rename, and tell."""
-    from kvsim.sim.folders.place import drafted
+    from kvsim.traces.common.files import drafted
 
     if name is None:
         return

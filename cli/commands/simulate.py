@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kvsim.cli.options.completion import FILES, HARDWARE, MODELS, PRESETS
 from kvsim.cli.options.perfetto_option import add_perfetto_options, perfetto_file
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from kvsim.sim.run.run import Run
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
-
-DEFAULT_OUT: Final = "kvsim-run"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -103,9 +101,9 @@ def add_trace_options(group: argparse._ArgumentGroup, *, several_rates: bool = F
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--out",
-        default=DEFAULT_OUT,
         metavar="DIR",
-        help=f"run folder (default {DEFAULT_OUT}); a run that is there is replaced",
+        help="new folder for the run (default kvsim-runs/TIME-TRACE; report and explain take the "
+        "latest of those)",
     )
     add_record_options(group)
     add_run_options(group)
@@ -125,33 +123,34 @@ def add_run_options(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print; the exit code is 130 where Ctrl-C ended the run early."""
     from kvsim.sim.block_map.places.base import check_drawable
-    from kvsim.sim.folders.place import check_run_folder, run_folder_made
-    from kvsim.sim.run.folder import to_json
+    from kvsim.sim.folders.place import check_result_place, result_folder
+    from kvsim.sim.run.folder import to_json, write_run
     from kvsim.sim.scenario.setup import set_up
     from kvsim.traces.common.ctrl_c import ctrl_c_delayed
 
-    folder = Path(arguments.out)
-    check_run_folder(folder)
+    out = None if arguments.out is None else Path(arguments.out)
+    check_result_place(out)
     scenario, record = scenario_of(arguments), record_options(arguments)
     check_trace_options(arguments)
     config = set_up(scenario).config
     check_watch(arguments)
-    perfetto = perfetto_file(arguments, folder)
+    perfetto = perfetto_file(arguments, out)
     trace = read_with_options(arguments.trace, arguments)
     if record is not None:
         check_drawable(config, trace)
-    with run_folder_made(folder):
+    with result_folder(out, trace.name) as folder:
         observers: list[Observer] = [] if perfetto is None else [perfetto.timeline]
         with watching(arguments, scenario) as watch:
             observers += watch
             result = _simulated(trace, scenario, arguments, observers, record)
         with ctrl_c_delayed():
-            result.save(folder)
+            with folder.filled() as draft:
+                write_run(result, draft)
             drawn = None if perfetto is None else perfetto.write(result)
             if arguments.json:
                 print(to_json(result.summary.to_dict()), end="")
             else:
-                _print_table(arguments, result, drawn)
+                _print_table(arguments, result, folder.path, drawn)
     return 130 if result.engine.partial else 0
 
 
@@ -275,7 +274,9 @@ def report_lines(folder: Path, *, recorded: bool) -> list[str]:
     return lines
 
 
-def _print_table(arguments: argparse.Namespace, result: Run, drawn: str | None) -> None:
+def _print_table(
+    arguments: argparse.Namespace, result: Run, folder: Path, drawn: str | None
+) -> None:
     from kvsim.cli.text.sparkline import over_time_lines
     from kvsim.cli.text.summary_table import summary_lines
     from kvsim.cli.text.table import wrapped
@@ -287,8 +288,8 @@ def _print_table(arguments: argparse.Namespace, result: Run, drawn: str | None) 
         lines += wrapped(f"rules of {result.scenario.preset}", verified)
     over_time = over_time_lines(series_table(result.engine.recorder, result.setup.pool))
     lines += summary_lines(result.summary, result.setup.pool_terms, over_time)
-    lines += ["", *wrapped("run folder", str(arguments.out))]
-    lines += report_lines(Path(arguments.out), recorded=arguments.record is not None)
+    lines += ["", *wrapped("run folder", str(folder))]
+    lines += report_lines(folder, recorded=arguments.record is not None)
     if drawn is not None:
         lines += wrapped("timeline", drawn)
     print_lines(lines)

@@ -40,7 +40,7 @@ class PerfettoFile:
         Where it cannot be written, or would replace the trace or a part of the run folder.
     """
 
-    def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, arguments: argparse.Namespace, folder: Path | None) -> None:
         from kvsim.sim.explain.timeline import DEFAULT_REQUESTS, Timeline
 
         self._path = Path(arguments.perfetto)
@@ -58,7 +58,7 @@ class PerfettoFile:
         return f"{self._path}: {drawn(run, self.timeline)}; open it in https://ui.perfetto.dev"
 
 
-def perfetto_file(arguments: argparse.Namespace, folder: Path) -> PerfettoFile | None:
+def perfetto_file(arguments: argparse.Namespace, folder: Path | None) -> PerfettoFile | None:
     """The file, if one is asked for."""
     if arguments.perfetto is not None:
         return PerfettoFile(arguments, folder)
@@ -72,19 +72,18 @@ def _are_one(first: Path, second: Path) -> bool:
     return os.path.realpath(first) == os.path.realpath(second)
 
 
-def _check_place(path: Path, folder: Path, trace: Path) -> None:
+def _check_place(path: Path, folder: Path | None, trace: Path) -> None:
     from kvsim.sim.folders.place import FILES
-    from kvsim.traces.common.final_path import final_path
+    from kvsim.traces.common.files import final_path
 
     if path.is_dir() or not path.name:
         raise ValueError(f"--perfetto {path} is a folder; name a file")
     final = final_path(path)
     if path.exists() and trace.exists() and path.samefile(trace):
         raise ValueError(f"--perfetto {path} is the trace itself; name another file")
-    for one in (path, final):
-        if one.name in FILES and _are_one(one.parent, folder):
+    if folder is not None and any(_are_one(one.parent, folder) for one in (path, final)):
+        if {path.name, final.name} & FILES:
             raise ValueError(f"--perfetto {path} is a part of the run folder; name another file")
-    if _are_one(final.parent, folder):
         return
     if not final.parent.is_dir():
         raise ValueError(f"--perfetto {path}: the folder {final.parent} does not exist; make it")

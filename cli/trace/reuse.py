@@ -96,9 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
         shown.add_sessions()
     if arguments.plot is not None:
         from kvsim.cli.trace.reuse_plot import reuse_page
-        from kvsim.sim.report.page_file import write_page
+        from kvsim.traces.common.files import write_file
 
-        write_page(reuse_page(shown), Path(arguments.plot))
+        write_file(reuse_page(shown), Path(arguments.plot))
     if arguments.json:
         print(json.dumps(shown.document().to_dict(), indent=1))
     else:

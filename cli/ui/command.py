@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(places: Places, host: str, port: int) -> None:
     """Refuse before anything starts what would fail later."""
     from kvsim.cli.ui.places import is_text
-    from kvsim.sim.folders.place import check_writable
+    from kvsim.traces.common.files import check_writable
 
     if find_spec("streamlit") is None:
         raise ValueError("kvsim ui needs Streamlit: pip install 'kvsim[ui]'")

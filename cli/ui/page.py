@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import Final
 
 import streamlit as st
@@ -30,7 +29,6 @@ def run(choices: Choices, places: Places) -> None:
     bar, stop = head.empty(), head.empty()
     bar.progress(0.0, "reading the trace")
     stop.button("Stop", on_click=_open_form, args=(STOPPED,))
-    folder = places.next_run()
     told_s = 0.0
 
     def told(done: int, total: int) -> None:
@@ -41,14 +39,11 @@ def run(choices: Choices, places: Places) -> None:
             bar.progress(done / max(total, 1), f"{done:,} of {counted(total, 'request')} done")
 
     try:
-        result = compare_chosen(choices, places, folder, told, PoolView(pools))
+        result, folder = compare_chosen(choices, places, told, PoolView(pools))
         too_large = why_too_large(choices)
     except (ValueError, OSError) as error:
         _open_form(in_words_of_the_form(str(error)))
         st.rerun()
-    finally:  # also where another click, or the end of the visit, stops this script
-        with suppress(OSError):  # it holds something
-            folder.rmdir()
     for place in (bar, stop, pools):
         place.empty()
     command = choices.command(places.trace(choices.trace), folder)

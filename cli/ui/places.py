@@ -7,7 +7,14 @@ import re
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from kvsim.traces.common.files import new_folder
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kvsim.traces.common.files import NewFolder
 
 MOST_TRACES: Final = 500
 """Files that the page offers; a larger folder is a mistake of --root."""
@@ -70,17 +77,9 @@ class Places:
             raise ValueError(f"{name!r} is no file below {self.root}")
         return path
 
-    def next_run(self) -> Path:
-        """Return a new, empty folder ``comparison-N`` for a run."""
-        self.out.mkdir(parents=True, exist_ok=True)
-        for number in count(1):
-            folder = self.out / f"comparison-{number}"
-            try:
-                folder.mkdir()
-            except FileExistsError:
-                continue
-            return folder
-        raise AssertionError("count() does not end")
+    def next_run(self) -> AbstractContextManager[NewFolder]:
+        """Return a new folder ``comparison-N`` for a run."""
+        return new_folder(self.out / f"comparison-{number}" for number in count(1))
 
     def file_of(self, run: str, name: str) -> Path | None:
         """File of a run that may be handed out; ``None`` for everything else."""

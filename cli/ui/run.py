@@ -76,13 +76,12 @@ class Choices:
 def compare_chosen(
     choices: Choices,
     places: Places,
-    folder: Path,
     on_progress: Callable[[int, int], None],
     watch: Watch | None = None,
-) -> Comparison:
-    """Compare and write the folder, with block maps where they are chosen.
+) -> tuple[Comparison, Path]:
+    """Compare and write a new folder, with block maps where they are chosen; both are returned.
 
-    All is done in this process: one that is stopped leaves no other behind. ``watch`` as
+    All is done in this process: one that is stopped leaves nothing behind. ``watch`` as
     :func:`kvsim.sim.comparison.comparison.compare`.
 
     Raises
@@ -102,32 +101,35 @@ def compare_chosen(
     from kvsim.sim.comparison.own_kernels import with_own_kernels
     from kvsim.sim.comparison.pages.page import comparison_page
     from kvsim.sim.folders.place import BLOCK_MAP
-    from kvsim.sim.report.page_file import write_page
+    from kvsim.traces.common.files import write_file
 
     if not choices.allocators:
         raise ValueError("choose at least one allocator")
     path = places.trace(choices.trace)
-    arguments = _parsed(choices, path, folder)
+    arguments = _parsed(choices, path)
     arguments.jobs = 1
     check_trace_options(arguments)
     record = record_options(arguments)
     scenarios, note = with_own_kernels(compare.scenarios_of(arguments, None))
     trace = read_with_options(path, arguments, quiet=True)
-    result = compare.compared_runs((trace,), scenarios, note, arguments, on_progress, record, watch)
-    num_blocks = 0 if record is None else len(result.rows)
-    write_comparison(result.to_dict(), comparison_page(result), folder, num_blocks=num_blocks)
-    if record is not None:
-        write_page(block_map_page(recorded_maps([folder])), folder / BLOCK_MAP)
-    return result
+    with places.next_run() as folder:
+        result = compare.compared_runs(
+            (trace,), scenarios, note, arguments, on_progress, record, folder.draft, watch
+        )
+        with folder.filled() as draft:
+            write_comparison(result.to_dict(), comparison_page(result), draft)
+            if record is not None:
+                write_file(block_map_page(recorded_maps([draft])), draft / BLOCK_MAP)
+    return result, folder.path
 
 
-def _parsed(choices: Choices, trace: Path, folder: Path) -> argparse.Namespace:
+def _parsed(choices: Choices, trace: Path) -> argparse.Namespace:
     """Read the options as ``kvsim compare`` does."""
     from kvsim.cli.commands import compare
 
     commands = argparse.ArgumentParser(exit_on_error=False).add_subparsers()
     compare.add_parser(commands)
-    words = [str(trace), *choices.options(), f"--out={folder}"]
+    words = [str(trace), *choices.options()]
     return commands.choices["compare"].parse_args(words)
 
 
@@ -143,7 +145,7 @@ def why_too_large(choices: Choices) -> str:
     name = "prefix"
     usual = replace(choices, allocators=(name,), kv_memory="")
     try:
-        compare.scenarios_of(_parsed(usual, Path(), Path()), None)
+        compare.scenarios_of(_parsed(usual, Path()), None)
     except ValueError as error:
         return str(error).removeprefix(f"{name}: ")
     return ""

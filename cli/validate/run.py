@@ -58,11 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.calibrate.validate.replay import compare, replay, replay_trace
     from kvsim.calibrate.validate.replay_page import replay_page
     from kvsim.cli.text.replay_table import print_json, print_table
-    from kvsim.sim.report.page_file import check_page_place, write_page
     from kvsim.traces import read_trace
+    from kvsim.traces.common.files import check_file, write_file
 
     if arguments.html is not None:
-        check_page_place(Path(arguments.html))
+        check_file(Path(arguments.html))
     measured = read_measured(Path(arguments.measured))
     ids = None if arguments.trace is None else read_trace(arguments.trace)
     trace = replay_trace(measured, ids)
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     notes = [*_head(measured, config, cost), *_ids_note(measured, arguments), *notes]
     rows = compare(measured, ours)
     if arguments.html is not None:
-        write_page(replay_page(measured, ours, rows, notes), Path(arguments.html))
+        write_file(replay_page(measured, ours, rows, notes), Path(arguments.html))
     if arguments.json:
         print_json(measured, ours, rows, notes)
     else:

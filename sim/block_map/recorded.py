@@ -19,13 +19,15 @@ def report_of(folder: Path) -> Path:
     Raises
     ------
     ValueError
-        Where the folder is no run or comparison.
+        Where the folder is no whole run or comparison.
     """
     if not any((folder / name).is_file() for name in (MANIFEST, COMPARISON)):
         raise ValueError(
             f"{folder} is not a run or comparison of kvsim: it has no {MANIFEST} or {COMPARISON}; "
             "kvsim simulate and kvsim compare --out write one"
         )
+    if not (folder / REPORT).is_file():
+        raise ValueError(f"{folder} has no {REPORT}: somebody removed it; make the run again")
     return folder / REPORT
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.sim.block_map.places.base import check_drawable
 from kvsim.sim.comparison.runs import Case
-from kvsim.sim.folders.place import draft_name, row_blocks
+from kvsim.sim.folders.place import row_blocks
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces.adjust.rate_scale import parse_rate_scale
 from kvsim.traces.trace.prefix import shared_prefix_is_lower_bound
@@ -53,7 +53,7 @@ def cases_of(
     if record is None or blocks is None:
         return cases
     return [
-        case._replace(record=record, blocks=blocks / draft_name(row_blocks(number)))
+        case._replace(record=record, blocks=blocks / row_blocks(number))
         for number, case in enumerate(cases, 1)
     ]
 

@@ -7,7 +7,6 @@ from the scenarios alone.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,14 @@ from kvsim.sim.comparison.frames import row_numbers, stacked
 from kvsim.sim.comparison.kept import KeptRuns
 from kvsim.sim.comparison.processes import run_in_processes
 from kvsim.sim.comparison.reference import differences_to_lru
-from kvsim.sim.comparison.runs import Case, Options, run_here
+from kvsim.sim.comparison.runs import Options, run_here
 from kvsim.sim.documents.comparison import ComparedTrace, ComparisonDocument
 from kvsim.sim.run.options import check_compared, check_recorded, check_run_arguments
 from kvsim.traces.common.arguments import check_flags, check_path, check_whole
 from kvsim.traces.common.counted import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -126,23 +125,30 @@ class Comparison:
 
         return comparison_html(self)
 
-    def save(self, folder: str | Path) -> None:
-        """Write ``comparison.json`` and ``report.html``; see docs/compare.md.
+    def save(self, folder: str | Path | None = None) -> Path:
+        """Write ``comparison.json`` and ``report.html`` into a new folder, and return which.
+
+        See docs/compare.md. Without a name it is one in ``kvsim-runs``.
 
         Raises
         ------
         ValueError
-            Where the folder holds anything but an earlier comparison.
+            Where something is there already.
+        OSError
+            Where it cannot be written; then nothing is.
         """
         from pathlib import Path  # noqa: PLC0415
 
         from kvsim.sim.comparison.file import write_comparison  # noqa: PLC0415
         from kvsim.sim.comparison.pages.page import comparison_page  # noqa: PLC0415
-        from kvsim.sim.folders.place import check_comparison_folder  # noqa: PLC0415
+        from kvsim.sim.folders.place import result_folder  # noqa: PLC0415
 
-        check_path("folder", folder)
-        check_comparison_folder(Path(folder), ComparisonDocument.schema)
-        write_comparison(self.to_dict(), comparison_page(self), Path(folder))
+        if folder is not None:
+            check_path("folder", folder)
+        place = None if folder is None else Path(folder)
+        with result_folder(place, self.traces[0].name) as new, new.filled() as draft:
+            write_comparison(self.to_dict(), comparison_page(self), draft)
+        return new.path
 
 
 def compare(
@@ -171,12 +177,11 @@ def compare(
     Other arguments are those of :func:`kvsim.sim.run.run.simulate`, but that ``rate_scale`` may be
     several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
     named by the scenario, then the trace and the rate where there are several. ``record``: how the
-    pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
-    :func:`~kvsim.sim.comparison.file.write_comparison`. With both, ``watch`` may be called
-    with the pool of the row that runs, and the time it has come to, after each scheduling call; all
-    rows are then run in this process. Without ``keep_runs`` nothing is
-    written for :attr:`Comparison.runs`, and the traces are not held. Scripts that ask for more
-    than one job need the usual ``if __name__ == "__main__"``.
+    pools are recorded; the folder ``blocks`` gets each row's block map. With both, ``watch`` may be
+    called with the pool of the row that runs, and the time it has come to, after each scheduling
+    call; all rows are then run in this process. Without ``keep_runs`` nothing is written for
+    :attr:`Comparison.runs`, and the traces are not held. Scripts that ask for more than one job
+    need the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
@@ -210,26 +215,16 @@ def compare(
     told = on_progress or (lambda _done, _total: None)
     runs = KeptRuns(traces, cases) if keep_runs else None
     cases = cases if runs is None else runs.cases
-    with _nothing_left(cases, runs):
+    try:
         if jobs <= 1 or (watch is not None and record is not None):
             rows = run_here(traces, cases, options, told, watch)
         else:
             rows = run_in_processes(traces, cases, options, jobs, told)
+    except BaseException:
+        if runs is not None:
+            runs.take_away()
+        raise
     compared = tuple(
         ComparedTrace(name=one.name, sha256=one.sha256, requests=len(one)) for one in traces
     )
     return Comparison(compared, tuple(rows), tuple(notes), runs)
-
-
-@contextmanager
-def _nothing_left(cases: Sequence[Case], runs: KeptRuns | None) -> Generator[None]:
-    """Leave no draft of a block map and no kept run behind where the block fails."""
-    try:
-        yield
-    except BaseException:
-        if runs is not None:
-            runs.take_away()
-        for case in cases:
-            if case.blocks is not None:
-                case.blocks.unlink(missing_ok=True)
-        raise

@@ -4,7 +4,7 @@ A run that ended in a process of its own is written there, about 90 bytes a requ
 follows from its scenario and its trace; who asks for it gets the whole of it back. So a comparison
 takes no more memory for them, whatever the number of requests. The folder is taken away with the
 last comparison that knows of it, or at the end of the process; what one that is killed leaves goes
-with a later comparison (:mod:`kvsim.sim.folders.kept`).
+with a later comparison (:mod:`kvsim.traces.common.files`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
-from kvsim.sim.folders.kept import KeptFolder
-from kvsim.sim.folders.place import drafted
 from kvsim.sim.run.run import Run
 from kvsim.sim.scenario.setup import set_up
+from kvsim.traces.common.files import OwnFolder, drafted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from kvsim.sim.comparison.runs import Case
     from kvsim.traces.trace.trace import Trace
@@ -46,8 +46,8 @@ class KeptRuns(Mapping[str, Run]):
 
     def __init__(self, traces: Sequence[Trace], cases: Sequence[Case]) -> None:
         self._traces = traces
-        folder = KeptFolder()
-        self.take_away = weakref.finalize(self, folder.take_away)
+        folder = OwnFolder(Path(gettempdir()))
+        self.take_away = weakref.finalize(self, folder.remove)
         self.cases = [
             case._replace(kept=folder.path / f"{number}.pickle")
             for number, case in enumerate(cases, 1)

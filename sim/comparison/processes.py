@@ -18,17 +18,18 @@ from multiprocessing import (
     get_context,
     parent_process,
 )
+from pathlib import Path
+from tempfile import gettempdir
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.comparison.runs import Task, num_requests, run_case
-from kvsim.sim.folders.kept import KeptFolder
 from kvsim.traces.common.ctrl_c import ctrl_c_delayed
+from kvsim.traces.common.files import OwnFolder
 
 if TYPE_CHECKING:
     from collections.abc import MutableSequence, Sequence
     from multiprocessing.process import BaseProcess
-    from pathlib import Path
 
     from kvsim.sim.comparison.row import Row
     from kvsim.sim.comparison.runs import Case, OnProgress, Options
@@ -60,14 +61,14 @@ def run_in_processes(
     """
     if getattr(current_process(), "_inheriting", False):  # as multiprocessing itself asks
         os._exit(_UNGUARDED)
-    folder = KeptFolder()
+    folder = OwnFolder(Path(gettempdir()))
     try:
         return _run_all(_shared(folder, traces, options), traces, cases, jobs, on_progress)
     finally:
-        folder.take_away()
+        folder.remove()
 
 
-def _shared(folder: KeptFolder, traces: Sequence[Trace], options: Options) -> Path:
+def _shared(folder: OwnFolder, traces: Sequence[Trace], options: Options) -> Path:
     """File of what all processes need."""
     file = folder.path / "0.pickle"
     try:

@@ -16,10 +16,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.explain.timeline import QUEUED
-from kvsim.sim.folders.place import drafted
 from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.metrics.tables import series_table
 from kvsim.traces.common.counted import counted
+from kvsim.traces.common.files import drafted
 from kvsim.traces.common.quantities import PS_PER_S, PS_PER_US
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
-"""Folders that keep results: where they may be, and how they are written whole.
+"""Folders that keep results: their names, and those of the files in them.
 
-The door is :mod:`~kvsim.sim.folders.place`.
+How they come whole or not at all is in :mod:`kvsim.traces.common.files`; the door here is
+:mod:`~kvsim.sim.folders.place`.
 """

@@ -1,28 +1,40 @@
-"""Where a run folder may be: told before the simulation, not after it."""
+"""Names of the folders of results and of the files in them.
+
+A run whose folder nobody named has a new one in ``kvsim-runs``, ``<time>-<trace>``. The file
+``latest`` there holds the name of the one that was written last. Times are in that name alone:
+in the folder, the same inputs give the same bytes.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from contextlib import contextmanager, suppress
+from datetime import datetime
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.documents.manifest import Manifest
-from kvsim.traces.common.final_path import final_path
+from kvsim.traces.common.files import check_new_folder, check_writable, new_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
+    from kvsim.traces.common.files import NewFolder
+
+RUNS: Final = Path("kvsim-runs")
+LATEST: Final = RUNS / "latest"
 MANIFEST: Final = "manifest.json"
 COMPARISON: Final = "comparison.json"
 REPORT: Final = "report.html"
 BLOCKS: Final = "blocks.parquet"
 BLOCK_MAP: Final = "block-map.html"
-FILES: Final = ("requests.parquet", "series.parquet", "summary.json", REPORT, MANIFEST)
-ASKED_FOR: Final = (BLOCKS, BLOCK_MAP)
-"""Files that not every run has."""
+REQUESTS: Final = "requests.parquet"
+SERIES: Final = "series.parquet"
+SUMMARY: Final = "summary.json"
+FILES: Final = frozenset((REQUESTS, SERIES, SUMMARY, REPORT, MANIFEST, BLOCKS, BLOCK_MAP))
+"""Those of a run."""
+_ROW_BLOCKS: Final = re.compile(r"blocks-[0-9]+\.parquet")
+_LONGEST_NAME: Final = 40
 
 
 def row_blocks(number: int) -> str:
@@ -36,150 +48,50 @@ def row_blocks_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem.partition("-")[2]))
 
 
-def row_block_drafts_in(folder: Path) -> list[Path]:
-    """Drafts of block maps of a comparison's rows, such as a killed one leaves."""
-    found = folder.glob(draft_name("blocks-*.parquet"))
-    return [path for path in found if _ROW_BLOCKS.fullmatch(path.name)]
+def check_result_place(folder: Path | None) -> None:
+    """Refuse, before any work, what :func:`result_folder` would refuse: ``ValueError``."""
+    if folder is None:
+        check_writable(RUNS)
+    else:
+        check_new_folder(folder)
 
 
-def draft_name(name: str) -> str:
-    """Name of a file of the run folder while it is written."""
-    return f".{name}.part"
-
-
-@contextmanager
-def drafted(path: Path) -> Generator[Path]:
-    """Name to write a file under: renamed at the end, gone where the block fails.
-
-    A reader of ``path`` never meets half a file. Where it is a link, the file that it leads to is
-    written.
+def result_folder(folder: Path | None, trace: str) -> AbstractContextManager[NewFolder]:
+    """New folder for what comes of a trace; ``None``: one in ``kvsim-runs``, the latest then.
 
     Raises
     ------
-    OSError
-        Where the block or the renaming raises one, or as
-        :func:`~kvsim.traces.common.final_path.final_path`; it names ``path``.
+    ValueError, OSError
+        As :func:`~kvsim.traces.common.files.new_folder`.
     """
-    final = final_path(path)
-    draft = final.with_name(draft_name(final.name))
-    try:
-        yield draft
-        draft.replace(final)
-    except OSError as error:
-        text = f"{path} cannot be written: {error.strerror or error}"
-        raise OSError(error.errno, text) from error
-    finally:
-        with suppress(OSError):  # on a disk that may not be written
-            draft.unlink(missing_ok=True)
+    if folder is not None:
+        return new_folder([folder])
+    return new_folder(_names(trace, datetime.now()), LATEST)
 
 
-_OURS: Final = frozenset(name for file in (*FILES, *ASKED_FOR) for name in (file, draft_name(file)))
-"""What a run that was killed while it wrote may leave behind."""
-_ROW_BLOCKS: Final = re.compile(r"blocks-[0-9]+\.parquet|\.blocks-[0-9]+\.parquet\.part")
-
-
-def check_run_folder(folder: Path) -> None:
-    """Refuse a place that cannot be written, or holds what is no run of kvsim.
-
-    Accepted are an absent or empty folder, an earlier run, and what is left of one that was killed
-    while it wrote.
+def latest_result() -> Path:
+    """Folder in ``kvsim-runs`` that was written last.
 
     Raises
     ------
     ValueError
-        With the folder's name and the remedy.
+        Where there is none.
     """
-    check_writable(folder)
-    if not folder.exists():
-        return
-    foreign = (folder / MANIFEST).exists() or any(p.name not in _OURS for p in folder.iterdir())
-    if foreign and not _has_schema(folder / MANIFEST, Manifest.schema):
+    try:
+        folder = RUNS / LATEST.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
         raise ValueError(
-            f"{folder} exists and is not a run of kvsim; choose another folder or empty it"
-        )
+            f"there is no {LATEST}, which names the latest run: name the folder of a run"
+        ) from None
+    if not folder.is_dir():
+        raise ValueError(f"{LATEST} names {folder}, which is not there: name the folder of a run")
+    return folder
 
 
-def check_comparison_folder(folder: Path, schema: str) -> None:
-    """Refuse a place that cannot be written, or holds anything but a comparison of ``schema``.
-
-    Raises
-    ------
-    ValueError
-        With the folder's name and the remedy.
-    """
-    check_writable(folder)
-    if not folder.exists():
-        return
-    ours = {name for file in (REPORT, COMPARISON, BLOCK_MAP) for name in (file, draft_name(file))}
-    names = {path.name for path in folder.iterdir() if not _ROW_BLOCKS.fullmatch(path.name)}
-    drafts_only = not names & {REPORT, COMPARISON}
-    if names - ours or not (drafts_only or _has_schema(folder / COMPARISON, schema)):
-        raise ValueError(
-            f"{folder} exists and is not a comparison of kvsim; choose another folder or empty it"
-        )
-
-
-def check_writable(folder: Path) -> None:
-    """Refuse a place where no folder can be made, or that cannot be written.
-
-    Raises
-    ------
-    ValueError
-        With the folder's name and the remedy.
-    """
-    nearest = folder
-    while not nearest.exists():
-        if nearest.is_symlink():
-            raise ValueError(
-                f"{nearest} is a link to {nearest.readlink()}, which does not exist; "
-                "--out needs a folder"
-            )
-        nearest = nearest.parent
-    if not nearest.is_dir():
-        where = "" if nearest == folder else f", so {folder} cannot be made"
-        raise ValueError(f"{nearest} is a file{where}; --out needs a folder")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise ValueError(f"{nearest} may not be written; choose another folder for --out")
-
-
-@contextmanager
-def run_folder_made(
-    folder: Path, check: Callable[[Path], None] = check_run_folder
-) -> Generator[None]:
-    """Make a run folder for the block that simulates; taken away again where it stays empty.
-
-    Raises
-    ------
-    ValueError
-        As ``check``.
-    OSError
-        Where the folder cannot be made.
-    """
-    check(folder)
-    absent = [path for path in (folder, *folder.parents) if not path.exists()]
-    with naming_folder(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # it holds something
-            for path in absent:
-                path.rmdir()
-
-
-@contextmanager
-def naming_folder(folder: Path) -> Generator[None]:
-    """Name the folder in errors of the operating system, some of which name no file."""
-    try:
-        yield
-    except OSError as error:
-        text = f"the run cannot be written into {folder}: {error.strerror or error}"
-        raise OSError(error.errno, text) from error
-
-
-def _has_schema(file: Path, schema: str) -> bool:
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(document, dict) and document.get("schema") == schema
+def _names(trace: str, now: datetime) -> Iterator[Path]:
+    """Names to try; letters, digits, ``.``, ``-`` and ``_`` are allowed by every system."""
+    safe = re.sub(r"[^\w.-]+", "-", trace)[:_LONGEST_NAME].rstrip(".")
+    name = f"{now:%Y%m%d-%H%M%S}-{safe}"
+    yield RUNS / name
+    for number in count(2):
+        yield RUNS / f"{name}-{number}"

@@ -1,8 +1,6 @@
 """A run on disk: ``manifest.json``, ``summary.json``, two parquet files and ``report.html``.
 
 The same trace, scenario and seed give the same bytes: no times of day, sorted keys, fixed ids.
-All files are written under temporary names. Then the manifest of an earlier run goes first and the
-new one comes last, so a folder with a manifest holds a whole run, of one simulation.
 """
 
 from __future__ import annotations
@@ -25,21 +23,13 @@ from kvsim.sim.documents.manifest import (
     Versions,
 )
 from kvsim.sim.documents.reading import read_part
-from kvsim.sim.folders.place import (
-    ASKED_FOR,
-    BLOCKS,
-    MANIFEST,
-    check_run_folder,
-    draft_name,
-    naming_folder,
-)
+from kvsim.sim.folders.place import BLOCKS, MANIFEST, REPORT, REQUESTS, SERIES, SUMMARY
 from kvsim.sim.metrics.tables import request_table, series_table
 from kvsim.sim.report.run_page import run_page
 from kvsim.sim.scenario.loader import scenario_to_dict
-from kvsim.traces.common.ctrl_c import ctrl_c_delayed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -49,44 +39,18 @@ if TYPE_CHECKING:
     from kvsim.traces.common.part import Document
 
 ROWS_PER_SLICE: Final = 16_384
-REQUESTS: Final = "requests.parquet"
 _PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
 
 
 def write_run(run: Run, folder: Path) -> None:
-    """Write a run into a new folder, or over an earlier run.
-
-    Raises
-    ------
-    ValueError
-        As :func:`check_run_folder`.
-    OSError
-        Where the files cannot be written; it names the folder. Unless the fault comes while the
-        new files are renamed, an earlier run stays whole.
-    """
-    check_run_folder(folder)
-    writers: dict[str, Callable[[Path], object]] = {
-        REQUESTS: lambda path: _write_requests(run, path),
-        "series.parquet": lambda path: _write_series(run, path),
-        "summary.json": lambda path: _write_document(run.summary, path),
-        "report.html": lambda path: _write_report(run, path),
-    }
+    """Write the files of a run into a folder that comes to its place afterwards."""
+    _write_requests(run, folder / REQUESTS)
+    _write_series(run, folder / SERIES)
+    _write_document(run.summary, folder / SUMMARY)
+    _write_report(run, folder / REPORT)
     if run.block_map is not None:
-        writers[BLOCKS] = run.block_map.save
-    writers[MANIFEST] = lambda path: _write_document(manifest(run), path)
-    drafts = {name: folder / draft_name(name) for name in writers}
-    with ctrl_c_delayed(), naming_folder(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            for name, write in writers.items():
-                write(drafts[name])
-            for name in (MANIFEST, *ASKED_FOR):  # none of an earlier run stays
-                (folder / name).unlink(missing_ok=True)
-            for name, draft in drafts.items():
-                draft.replace(folder / name)
-        finally:  # of a killed run that recorded blocks, too, where this one does not
-            for draft in {*drafts.values(), folder / draft_name(BLOCKS)}:
-                draft.unlink(missing_ok=True)
+        run.block_map.save(folder / BLOCKS)
+    _write_document(manifest(run), folder / MANIFEST)
 
 
 def manifest(run: Run) -> Manifest:

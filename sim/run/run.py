@@ -121,12 +121,25 @@ class Run:
 
         return RunPlots(self)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the run folder; see :func:`kvsim.sim.run.folder.write_run`."""
+    def save(self, folder: str | Path | None = None) -> Path:
+        """Write the run into a new folder, by default one in ``kvsim-runs``, and return which.
+
+        Raises
+        ------
+        ValueError
+            Where something is there already.
+        OSError
+            Where it cannot be written; then nothing is.
+        """
+        from kvsim.sim.folders.place import result_folder  # noqa: PLC0415
         from kvsim.sim.run.folder import write_run  # noqa: PLC0415 - pyarrow and plotly are heavy
 
-        check_path("folder", folder)
-        write_run(self, Path(folder))
+        if folder is not None:
+            check_path("folder", folder)
+        place = None if folder is None else Path(folder)
+        with result_folder(place, self.trace.name) as new, new.filled() as draft:
+            write_run(self, draft)
+        return new.path
 
 
 def simulate(

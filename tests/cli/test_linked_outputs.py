@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from kvsim.calibrate.measure.raw_points import RawPoints
-from kvsim.calibrate.profile_output import check_output, write_whole
 from kvsim.cli.main import main
-from kvsim.sim.folders.place import drafted
-from kvsim.sim.report.page_file import write_page
 from kvsim.traces import bundled_path, fetch, read_trace, write_trace
-from kvsim.traces.common.final_path import final_path
+from kvsim.traces.common.files import check_file, drafted, final_path, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +38,8 @@ def fetch_file(path: Path) -> None:
 WRITERS: Final[dict[str, Callable[[Path], object]]] = {
     "draft": write_text,
     "timeline": simulate,
-    "page": lambda path: write_page(["page"], path),
-    "profile": lambda path: write_whole("profile", path),
+    "page": lambda path: write_file(["page"], path),
+    "profile": lambda path: write_file(["profile"], path),
     "points": lambda path: RawPoints(path, {}).save(),
     "trace": lambda path: write_trace(read_trace(CHAT, limit=3), path),
     "fetched": fetch_file,
@@ -86,7 +83,7 @@ def test_a_folder_that_leads_to_itself(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_link_into_no_folder_is_told_before_any_work(tmp_path: Path) -> None:
     link = tmp_path / "a.html"
     link.symlink_to(tmp_path / "absent" / "a.html")
-    for check in (check_output, lambda path: write_page([], path)):
+    for check in (check_file, lambda path: write_file([], path)):
         with pytest.raises(ValueError, match=r"there is no folder .*absent"):
             check(link)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvsim.cli.main import main
-from kvsim.sim.folders.place import drafted
 from kvsim.traces import bundled_path
+from kvsim.traces.common.files import drafted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,12 +99,12 @@ def piped(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 COMMANDS = {
-    "simulate": (*FEW, "--slo", "ttft=2s,tpot=50ms"),
+    "simulate": (*FEW, "--slo", "ttft=2s,tpot=50ms", "--out", "run"),
     "compare": ("compare", TRACE, "--limit", "60", "--allocators", "orca-max,paged", "--jobs", "1"),
     "plan": ("plan",),
     "list": ("list",),
     "trace info": ("trace", "info", TRACE),
-    "explain": ("explain", "kvsim-run"),
+    "explain": ("explain",),
 }
 
 
@@ -116,6 +117,7 @@ def test_a_terminal_gets_colour_and_a_pipe_the_same_text_without(
     text = piped(capsys, *COMMANDS[command])
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
+    shutil.rmtree("run", ignore_errors=True)
     monkeypatch.setenv("TERM", "xterm-256color")
     code, shown = in_process(*COMMANDS[command])
     assert code == 0

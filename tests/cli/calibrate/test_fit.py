@@ -120,7 +120,7 @@ def test_no_missed_gate_reads_as_kept() -> None:
         (["--hardware", "l40s"], "none of l40s"),
         (["--format", "vidur"], "no Vidur table by its file name"),
         (["--out", "nowhere/mine.json"], "there is no folder nowhere"),
-        (["--out", "."], "is a folder; --out is the file to write"),
+        (["--out", "."], "is a folder; name a file"),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -110,11 +110,11 @@ def test_json_is_one_document_and_the_same_bytes_each_time(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     printed = []
-    for name in ("a", "b", "a"):
+    for name in ("a", "b"):
         options = ("--allocators", "paged,prefix", "--json", "--out", name)
         assert main(["compare", *BUSY, *options]) == 0
         printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1] == printed[2]
+    assert printed[0] == printed[1]
     assert [row["name"] for row in json.loads(printed[0])["rows"]] == ["paged", "prefix"]
     for name in ("a", "b"):
         files = sorted(path.name for path in (tmp_path / name).iterdir())
@@ -142,7 +142,10 @@ def test_varied_keys_stand_on_the_scenario_of_the_options(
         (("--allocators", "paged", "--scenario", "vllm-0.8"), "both name scenarios"),
         (("--allocators", "paged", "--jobs", "0"), "--jobs is 0; it must be at least 1"),
         (("--allocators", "paged", "--seed", "-1"), "--seed is -1"),
-        (("--allocators", "paged", "--out", "full"), "full exists and is not a comparison"),
+        (
+            ("--allocators", "paged", "--out", "full"),
+            "full is there already, and nothing is",
+        ),
         (("--preset", "levels"), "--preset 'levels' is unknown; choose one of levers"),
         (("--preset", "levers", "--vary", "a.b=1"), "says what is compared: leave --vary out"),
         (("--preset", "long-vs-short"), "makes its own requests: no --limit"),
@@ -194,7 +197,7 @@ def test_ctrl_c_ends_the_processes(delay_s: float, tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    while not (tmp_path / "x").exists() and process.poll() is None:
+    while not any(tmp_path.iterdir()) and process.poll() is None:
         time.sleep(0.01)
     time.sleep(delay_s)
     os.killpg(process.pid, signal.SIGINT)

@@ -67,7 +67,7 @@ def test_what_does_not_fit_has_a_page_that_says_so(
 @pytest.mark.parametrize(
     ("name", "extra", "message"),
     [
-        ("", [], "is a folder; give the name of an HTML file"),
+        ("", [], "is a folder; name a file"),
         ("no/such/p.html", [], "there is no folder"),
         ("p.html", ["--levers"], "leave --html out"),
     ],

@@ -8,6 +8,7 @@ import pytest
 
 from kvsim.cli.main import main
 from kvsim.sim.block_map import BlockMap
+from kvsim.sim.folders.place import latest_result
 from kvsim.traces import bundled_path
 
 TRACE = str(bundled_path("chat-2k"))
@@ -96,16 +97,6 @@ def test_recording_changes_no_result(capsys: pytest.CaptureFixture[str]) -> None
     capsys.readouterr()
 
 
-def test_maps_of_an_earlier_run_do_not_stay() -> None:
-    assert simulate(*RECORD, "--out", "run") == 0
-    assert compare(*RECORD, "--out", "cmp") == 0
-    for folder in ("run", "cmp"):
-        assert main(["report", folder, "--block-map"]) == 0
-    assert simulate("--out", "run") == 0
-    assert compare("--out", "cmp") == 0
-    assert not {name for folder in ("run", "cmp") for name in names(folder) if "block" in name}
-
-
 def test_without_options_it_says_where_reports_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--out", "run") == 0
     capsys.readouterr()
@@ -113,6 +104,17 @@ def test_without_options_it_says_where_reports_are(capsys: pytest.CaptureFixture
     assert [Path(line).as_posix() for line in capsys.readouterr().out.splitlines()] == [
         "run/report.html"
     ] * 2
+    Path("run/report.html").unlink()
+    assert "run has no report.html: somebody removed it" in sentence(capsys, "report", "run")
+
+
+def test_without_a_name_it_is_the_latest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no kvsim-runs/latest" in sentence(capsys, "report")
+    assert simulate(*RECORD) == 0
+    assert simulate("--out", "run") == 0, "it has a name, and is not the latest"
+    capsys.readouterr()
+    assert main(["report", "--block-map"]) == 0
+    assert Path(capsys.readouterr().out.strip()) == latest_result() / "block-map.html"
 
 
 def test_folders_that_cannot_be_drawn(capsys: pytest.CaptureFixture[str]) -> None:

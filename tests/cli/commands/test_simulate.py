@@ -12,6 +12,7 @@ import pytest
 from kvsim.cli.commands.simulate import scenario_of
 from kvsim.cli.main import build_parser, main
 from kvsim.cli.text.progress import Progress
+from kvsim.sim.folders.place import latest_result
 from kvsim.sim.scenario.scenario import DEFAULT_PRESET
 from kvsim.traces import bundled_path
 
@@ -54,7 +55,9 @@ def test_the_table_fits_80_columns_and_names_its_defaults(
         assert word in printed.out
     assert "60 read" in printed.err
     assert "60 read" not in printed.out
-    assert (tmp_path / "kvsim-run" / "manifest.json").exists()
+    assert latest_result().parent.samefile(tmp_path / "kvsim-runs")
+    assert (latest_result() / "manifest.json").exists()
+    assert f"\nrun folder              {latest_result()}\n" in printed.out
 
 
 def test_the_column_of_waiting_is_explained_and_shown_only_where_requests_waited(
@@ -77,10 +80,10 @@ def test_an_infinite_cache_can_be_saved_and_explained(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     ceiling = summary(capsys, "--set", "eviction.capacity=inf")["cache"]["hit_percent"]
-    assert ceiling >= summary(capsys, "--out", "usual")["cache"]["hit_percent"]
-    manifest = json.loads((tmp_path / "kvsim-run" / "manifest.json").read_text(encoding="utf-8"))
+    assert ceiling >= summary(capsys, "--out", "usual")["cache"]["hit_percent"], "not the latest"
+    manifest = json.loads((latest_result() / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["scheduler_config"]["eviction_capacity"] == "inf"
-    assert main(["explain", "kvsim-run"]) == 0
+    assert main(["explain"]) == 0
 
 
 def test_given_names_are_told_apart_from_defaults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,9 +180,9 @@ def test_ctrl_c_leaves_a_partial_result(
     assert main(["simulate", *FEW]) == 130
     printed = capsys.readouterr()
     assert "PARTIAL" in printed.out
-    manifest = json.loads((tmp_path / "kvsim-run" / "manifest.json").read_text())
+    manifest = json.loads((latest_result() / "manifest.json").read_text())
     assert manifest["partial"] is True
-    saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
+    saved = json.loads((latest_result() / "summary.json").read_text())
     assert 0 < saved["requests"]["unfinished"] < 60
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvsim.cli.main import main
+from kvsim.sim.folders.place import latest_result
 from kvsim.traces import bundled_path
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_wrong_options_end_in_one_sentence(
     assert printed.out == ""
     (line,) = [line for line in printed.err.splitlines() if line.startswith("kvsim: ")]
     assert message in line
-    assert not (tmp_path / "kvsim-run").exists()
+    assert not (tmp_path / "kvsim-runs").exists()
 
 
 def test_a_strange_folder_is_refused_before_the_run(
@@ -58,7 +59,7 @@ def test_a_strange_folder_is_refused_before_the_run(
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "a.tex").write_text("x")
     assert main(["simulate", "absent.csv", "--out", "thesis"]) == 2
-    assert "thesis exists and is not a run of kvsim" in capsys.readouterr().err
+    assert "thesis is there already, and nothing is written over it" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_the_run(
@@ -77,7 +78,7 @@ def test_a_disk_that_is_full_is_told_with_the_folder(
 
     monkeypatch.setattr("kvsim.sim.run.folder.run_page", fail)
     assert main(["simulate", *FEW, "--out", "a/b"]) == 2
-    told = "kvsim: the run cannot be written into a/b: No space left on device"
+    told = "kvsim: a/b cannot be written: No space left on device"
     assert capsys.readouterr().err.splitlines()[-1] == told
     assert not (tmp_path / "a").exists(), "what was made for it is taken away"
 
@@ -94,7 +95,7 @@ def test_a_second_ctrl_c_loses_nothing(
     printed = capsys.readouterr()
     assert "step cost" in printed.out, "the table is printed"
     assert printed.err.splitlines()[-1] == "kvsim: stopped"
-    assert (tmp_path / "kvsim-run" / "manifest.json").exists()
+    assert (latest_result() / "manifest.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_refused_requests_come_with_the_reason_and_what_was_not_sent(
     assert "refused 2, unfinished 0, not sent 1" in printed
     assert " - %" not in printed
     assert "reason of the first   r0000: prompt of 2,000 tokens >= max_model_len 1,000" in printed
-    saved = json.loads((tmp_path / "kvsim-run" / "summary.json").read_text())
+    saved = json.loads((latest_result() / "summary.json").read_text())
     assert saved["requests"]["refused_reasons"] == {
         "r0000": "prompt of 2,000 tokens >= max_model_len 1,000",
         "r0002": "needs 60 blocks, the pool has 50",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvsim.cli.main import main
+from kvsim.sim.folders.place import latest_result
 from kvsim.traces import bundled_path
 
 FEW = ("simulate", str(bundled_path("chat-2k")), "--limit", "60")
@@ -24,15 +25,14 @@ def test_the_file_and_the_line_about_it(capsys: pytest.CaptureFixture[str]) -> N
     assert lines[-2].startswith("timeline                t.json: 9 of 60 requests, evenly over")
     assert max(map(len, lines)) <= 80
     assert len(json.loads(Path("t.json").read_text())["traceEvents"]) > 9
-    summary = json.loads(Path("kvsim-run/summary.json").read_text())
+    summary = json.loads((latest_result() / "summary.json").read_text())
     assert summary["engine"]["name"] == "leaper"  # drawing costs no step-by-step run
 
 
 def test_json_stays_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*FEW, "--perfetto", "kvsim-run/t.json", "--json"]) == 0
+    assert main([*FEW, "--out", "run", "--perfetto", "run/t.json", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "kvsim.summary/1"
-    assert Path("kvsim-run/t.json").exists()
-    assert main([*FEW]) == 0  # a folder with a timeline in it is a run's still
+    assert Path("run/t.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_json_stays_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("--perfetto", "."), "--perfetto . is a folder; name a file"),
         (("--perfetto", "no/t.json"), "the folder no does not exist; make it"),
-        (("--perfetto", "kvsim-run/summary.json"), "is a part of the run folder"),
+        (("--out", "run", "--perfetto", "run/summary.json"), "is a part of the run folder"),
         (("--perfetto-requests", "9"), "--perfetto-requests needs --perfetto FILE"),
         (
             ("--perfetto", "t.json", "--perfetto-requests", "-1"),
@@ -55,7 +55,7 @@ def test_bad_options(
     printed = capsys.readouterr()
     assert message in printed.err
     assert "rows" not in printed.err  # refused before the trace is read
-    assert not Path("kvsim-run").exists()
+    assert not Path("kvsim-runs").exists()
 
 
 def test_the_trace_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,11 +70,16 @@ def test_no_link_leads_out_of_the_root(places: Places, tmp_path: Path) -> None:
 
 
 def test_runs_get_folders_of_their_own(places: Places) -> None:
-    assert [places.next_run().name for _ in range(3)] == [f"comparison-{n}" for n in (1, 2, 3)]
+    with places.next_run() as first, places.next_run() as second, first.filled(), second.filled():
+        pass
+    with places.next_run() as third:
+        assert third.path == places.out / "comparison-3"
+    assert sorted(path.name for path in places.out.iterdir()) == ["comparison-1", "comparison-2"]
 
 
 def test_files_of_runs_are_handed_out_and_nothing_else(places: Places, tmp_path: Path) -> None:
-    run = places.next_run()
+    with places.next_run() as new, new.filled():
+        run = new.path
     (run / "report.html").write_text("page")
     (run / "other.html").write_text("other")
     (places.out / "report.html").write_text("outside")

@@ -48,14 +48,14 @@ def test_the_command_line_shown_does_the_same(
     block_map: bool, places: Places, tmp_path: Path
 ) -> None:
     choices = replace(CHOICES, block_map=block_map, limit=12)
-    folder = places.next_run()
     told: list[tuple[int, int]] = []
     seen: dict[str, tuple[int, int]] = {}
 
     def watch(pool: LivePool, _now_ps: int) -> None:
         seen[pool.case.name] = (pool.place, pool.num_runs)
 
-    result = compare_chosen(choices, places, folder, lambda *done: told.append(done), watch)
+    result, folder = compare_chosen(choices, places, lambda *done: told.append(done), watch)
+    assert folder == places.out / "comparison-1"
     assert told[-1] == (24, 24)
     assert seen == ({"orca-max": (0, 2), "prefix": (1, 2)} if block_map else {})
     typed = tmp_path / "typed"
@@ -89,7 +89,7 @@ def test_words_on_the_choice_have_separators() -> None:
 def test_text_is_never_taken_for_another_option(places: Places, tmp_path: Path) -> None:
     choices = replace(CHOICES, kv_memory="--out=elsewhere")
     with pytest.raises(ValueError, match="--out=elsewhere"):
-        compare_chosen(choices, places, tmp_path, lambda *_: None)
+        compare_chosen(choices, places, lambda *_: None)
     words = shlex.split(choices.command(tmp_path / choices.trace, tmp_path))
     assert [word for word in words if word.startswith("--out=")] == [f"--out={tmp_path}"]
     odd = CHOICES.command(tmp_path / "a; rm -rf $HOME.csv", tmp_path)
@@ -110,7 +110,7 @@ def test_what_cannot_be_used_is_one_sentence(
     choices: Choices, told: str, places: Places, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=told):
-        compare_chosen(choices, places, tmp_path, lambda *_: None)
+        compare_chosen(choices, places, lambda *_: None)
 
 
 def test_a_model_too_large_is_told_though_memory_for_kv_is_named() -> None:
@@ -127,10 +127,10 @@ def test_a_run_that_is_stopped_leaves_no_folder(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ui_page, "st", MagicMock())
-    monkeypatch.setattr(ui_page, "compare_chosen", MagicMock(side_effect=Stop))
+    monkeypatch.setattr("kvsim.cli.commands.compare.compared_runs", MagicMock(side_effect=Stop))
     with pytest.raises(Stop):
         ui_page.run(CHOICES, places)
-    assert list(places.out.iterdir()) == []
+    assert not places.out.exists()
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_what_is_wrong_is_told_above_the_form(page: AppTest, places: Places) -> 
     page.text_input[1].set_value("lots")
     page.button[0].click().run()
     assert page.error[0].value.startswith("Memory for KV \\= \\'lots\\'\\: expected a size")
-    assert list(places.out.iterdir()) == []
+    assert not places.out.exists()
 
 
 def test_a_model_that_does_not_fit_is_told_with_what_would(page: AppTest) -> None:
@@ -205,7 +205,7 @@ def test_what_a_file_says_is_no_markdown(
     assert r"\!\[x\]\(http\:\/\/other\.site" in shown
     assert r"\:red\[no\] \$1\$" in shown
     assert "\x1b" not in shown
-    assert list(places.out.iterdir()) == []
+    assert not places.out.exists()
 
 
 def test_pools_are_watched_one_after_the_other(page: AppTest, places: Places) -> None:

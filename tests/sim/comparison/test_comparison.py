@@ -306,7 +306,7 @@ def test_a_disk_without_room_for_the_traces_is_told(
 
     trace = read_trace(bundled_path("chat-2k"), limit=5)
     monkeypatch.setattr("kvsim.sim.comparison.processes.pickle.dump", full)
-    with pytest.raises(OSError, match=r"kvsim-runs-\w+ has no room for the traces \(No space left"):
+    with pytest.raises(OSError, match=r"-draft-\S+ has no room for the traces \(No space left"):
         compare(trace, scenarios("paged,prefix"), jobs=2)
 
 

@@ -185,7 +185,7 @@ def test_who_wants_the_table_alone_has_no_files(temp: Path) -> None:
 def test_the_command_keeps_no_runs(
     temp: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(comparison_kept, "KeptFolder", None)
+    monkeypatch.setattr(comparison_kept, "OwnFolder", None)
     few = ["--limit", "5", "--allocators", "paged", "--jobs", "1"]
     assert main(["compare", str(bundled_path("chat-2k")), *few]) == 0
     assert capsys.readouterr().out

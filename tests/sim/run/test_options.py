@@ -127,8 +127,8 @@ def test_places_and_names_of_runs() -> None:
     run = simulate(TRACE)
     found = compare(TRACE, {"a": SCENARIO}, jobs=1)
     for save in (run.save, found.save):
-        with pytest.raises(ValueError, match="folder is None; it must be a path"):
-            save(None)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="folder is 3; it must be a path"):
+            save(3)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match=r"no run is called \[1\]; there are 'a'"):
         found.runs[[1]]  # type: ignore[index]
 
@@ -140,6 +140,6 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
         num_users=np.int64(2),  # type: ignore[arg-type]
         audit=np.True_,  # type: ignore[arg-type]
     )
-    run.save(tmp_path)
-    manifest = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
+    run.save(tmp_path / "run")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))
     assert (manifest["seed"], manifest["options"]["num_users"]) == (3, 2)
