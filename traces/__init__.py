@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from kvsim.traces.bundled import bundled_path
     from kvsim.traces.formats import format_names
     from kvsim.traces.read import read_trace
-    from kvsim.traces.reading.drawn.arrivals import ArrivalRule, arrival_rule, session_start_rule
-    from kvsim.traces.reading.drawn.output_lengths import OutputRule
+    from kvsim.traces.reading.drawn import ArrivalRule, OutputRule, arrival_rule, session_start_rule
     from kvsim.traces.trace.trace import (
         LENGTH,
         STOP,
@@ -59,24 +58,24 @@ __all__ = [
 
 _HOMES: Final = {
     "ANSWERS": "kvsim.traces.adjust.answers",
-    "ArrivalRule": "kvsim.traces.reading.drawn.arrivals",
+    "ArrivalRule": "kvsim.traces.reading.drawn",
     "LENGTH": "kvsim.traces.trace.trace",
     "MaxTokensRule": "kvsim.traces.adjust.max_tokens",
     "MorePredecessors": "kvsim.traces.trace.trace",
-    "OutputRule": "kvsim.traces.reading.drawn.output_lengths",
+    "OutputRule": "kvsim.traces.reading.drawn",
     "PrefixIds": "kvsim.traces.trace.trace",
     "Receipt": "kvsim.traces.trace.trace",
     "STOP": "kvsim.traces.trace.trace",
     "Trace": "kvsim.traces.trace.trace",
     "TraceError": "kvsim.traces.trace.trace",
     "apply_answers": "kvsim.traces.adjust.answers",
-    "arrival_rule": "kvsim.traces.reading.drawn.arrivals",
+    "arrival_rule": "kvsim.traces.reading.drawn",
     "assume_max_tokens": "kvsim.traces.adjust.max_tokens",
     "bundled_path": "kvsim.traces.bundled",
     "check_usable": "kvsim.traces.adjust.usable",
     "format_names": "kvsim.traces.formats",
     "read_trace": "kvsim.traces.read",
-    "session_start_rule": "kvsim.traces.reading.drawn.arrivals",
+    "session_start_rule": "kvsim.traces.reading.drawn",
     "spread_ties": "kvsim.traces.adjust.spread_ties",
     "write_trace": "kvsim.traces.write",
 }

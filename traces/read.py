@@ -8,8 +8,7 @@ import numpy as np
 
 from kvsim.traces.common.arguments import check_flags, check_path, check_whole, is_whole
 from kvsim.traces.formats import reader_for
-from kvsim.traces.reading.drawn.arrivals import ArrivalRule
-from kvsim.traces.reading.drawn.output_lengths import OutputRule
+from kvsim.traces.reading.drawn import ArrivalRule, OutputRule
 from kvsim.traces.reading.intake import Intake
 from kvsim.traces.reading.source import Source
 from kvsim.traces.reading.wishes import Wishes
@@ -55,7 +54,7 @@ def read_trace(
     keep_unusable, need_times
         What the file may lack: see :class:`~kvsim.traces.reading.wishes.Wishes`.
     arrivals, session_starts
-        Laws of times (``"poisson(rate=3)"``, see ``kvsim.traces.reading.drawn.arrivals``): of all
+        Laws of times (``"poisson(rate=3)"``, see ``kvsim.traces.reading.drawn``): of all
         requests instead of the recorded ones, or of sessions that all begin at their own 0.
     output_tokens
         Lengths of answers for files without (``"256"``, ``"uniform(1,512)"``).

@@ -79,7 +79,7 @@ def _step_form(
     from dataclasses import replace
 
     from kvsim.calibrate.engine_logs.engine_log import fit_steps, hold_out, loads_of, profile_of
-    from kvsim.calibrate.sources.layer_shape import reference_profile
+    from kvsim.calibrate.sources.layer_shapes import reference_profile
 
     loads = loads_of(measured)
     first, second = loads.halves()

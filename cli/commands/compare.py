@@ -207,8 +207,7 @@ def _write(
     recorded: bool,
 ) -> None:
     """Write the folder, then print the document or the table."""
-    from kvsim.cli.text.compare_table import comparison_lines
-    from kvsim.cli.text.published_table import published_lines
+    from kvsim.cli.text.compare_table import comparison_lines, published_lines
     from kvsim.sim.comparison.file import write_comparison
     from kvsim.sim.comparison.pages.page import comparison_page
     from kvsim.sim.run.folder import to_json

@@ -147,7 +147,7 @@ def _show_levers(arguments: argparse.Namespace, request: PoolRequest) -> int:
     if arguments.json:
         _print_json(Levers(levers=[*rows]))
     else:
-        from kvsim.cli.text.levers_table import lever_lines
+        from kvsim.cli.text.plan_table import lever_lines
 
         print_lines(lever_lines(request, rows))
     return 0

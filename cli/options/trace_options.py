@@ -165,7 +165,7 @@ def read_with_options(
     from kvsim.traces.adjust.answers import apply_answers
     from kvsim.traces.adjust.max_tokens import MaxTokensRule
     from kvsim.traces.adjust.spread_ties import spread_ties
-    from kvsim.traces.reading.drawn.arrivals import arrival_rule, session_start_rule
+    from kvsim.traces.reading.drawn import arrival_rule, session_start_rule
 
     if is_closed(arguments) and not hasattr(arguments, "users"):
         raise ValueError("--arrivals closed is for kvsim simulate: leave it out here")

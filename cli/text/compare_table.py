@@ -1,4 +1,4 @@
-"""A comparison as text: metrics down, scenarios across, in blocks of 80 columns."""
+"""A comparison as text, beside published results where there are any, in 80 columns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from kvsim.sim.comparison.lines import (
 from kvsim.sim.comparison.reference import differences_to_lru
 from kvsim.traces.common.columns import closed, cut, spread
 from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.readable import number, published_number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.sim.comparison.comparison import Comparison
+    from kvsim.sim.comparison.presets import Published, PublishedTable
     from kvsim.sim.comparison.row import Row
     from kvsim.sim.documents.comparison import DifferenceToLRU
+
 
 _LABEL: Final = 20
 _CELL: Final = 12
@@ -122,3 +124,43 @@ def _difference(difference: DifferenceToLRU) -> str:
             told.append(f"{label} {'-' if value < 0 else '+'}{amount}")
     against = f"against {_short(difference.against)}, which does not read the future"
     return f"{', '.join(told)} {against}; a difference, no bound"
+
+
+_NAME: Final = 20
+_KIND: Final = 12
+
+
+def published_lines(comparison: Comparison, published: Published) -> list[str]:
+    """Lines of all tables, what they stand on, and where each run's numbers are."""
+    text = [*wrapped("beside", published.source), ""]
+    for table in published.tables:
+        text += [*_table_lines(table), ""]
+    text += wrapped("stands on", published.basis)
+    runs, total = len(comparison.rows), sum(trace.requests for trace in comparison.traces)
+    text += wrapped(
+        "runs",
+        f"{runs} in all: {runs // len(comparison.traces)} scenarios on {len(comparison.traces)} "
+        f"traces of {total:,} requests in sum; the numbers of each: --json, --out",
+    )
+    return text
+
+
+def _table_lines(table: PublishedTable) -> list[str]:
+    indent = _NAME + _KIND
+    lines = [table.title, (" " * indent + _cells(table.columns)).rstrip()]
+    for line in table.lines:
+        paper = _cells([published_number(value) for value in line.paper])
+        ours = _cells([number(value) for value in line.kvsim])
+        lines += [
+            f"{line.name:<{_NAME}}{'paper':<{_KIND}}{paper}",
+            f"{'':<{_NAME}}{'kvsim':<{_KIND}}{ours}",
+        ]
+        differences = line.differences()
+        if any(value is not None for value in differences):
+            shown = _cells(["-" if value is None else f"{value:+.2f}" for value in differences])
+            lines.append(f"{'':<{_NAME}}{'difference':<{_KIND}}{shown}")
+    return lines
+
+
+def _cells(cells: Sequence[str]) -> str:
+    return "".join(f"{cell:>{_CELL}}" for cell in cells)

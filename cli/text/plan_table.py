@@ -1,18 +1,67 @@
-"""The answer of ``kvsim plan`` as text, 80 columns wide."""
+"""The answer of ``kvsim plan`` as text, 80 columns wide: where memory goes, and what fits."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.text.plan_terms import FIRST, labelled, rank_lines, term_lines
 from kvsim.cli.text.table import WIDTH, cell, table, wrapped
+from kvsim.sim.pool.attention_levers import LENGTHS, READ_AT
 from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import amount, seconds
+from kvsim.traces.common.readable import amount, number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvsim.sim.documents.levers import LeverRow
     from kvsim.sim.documents.plan import Lever, LogFigure, Plan, Tables
+    from kvsim.sim.pool.terms import PoolRequest
+
+
+FIRST: Final = 22
+"""Width of the labels on the left."""
+_GIB: Final = 2**30
+_TERM_NAMES: Final = {"kv": "KV", "non_torch": "non-torch"}
+
+
+def labelled(label: str, text: str) -> list[str]:
+    """Lines of one fact, its label on the left."""
+    return wrapped(label, text, first_width=FIRST)
+
+
+def term_lines(document: Plan) -> list[str]:
+    """Split of memory: what the engine may use, what it spends, what is left for KV."""
+    terms = document.terms
+    what = "one card" if document.tp * document.pp > 1 else "the card"
+    lines = [f"memory of {what}, {document.hardware} under {document.engine}'s rule"]
+    order = [name for name in terms if name != "kv"]
+    for index, name in enumerate([*order, "kv"] if len(order) > 1 else ["kv"]):
+        term = terms[name]
+        sign = "=" if name == "kv" and len(order) > 1 else "-" if index else " "
+        assumed = ", assumed" if term.assumed else ""
+        shown = _TERM_NAMES.get(name, name.replace("_", " "))
+        size = f"{sign} {term.bytes / _GIB:,.2f} GiB"
+        lines += wrapped(f"  {shown:<16}{size:>13}", term.formula + assumed, first_width=33, hang=2)
+    return lines
+
+
+def rank_lines(document: Plan) -> list[str]:
+    """Pipeline ranks side by side, the binding one named."""
+    if not document.ranks:
+        return []
+    rows = [("pipeline rank", "layers", "weights", "KV", "blocks")]
+    for rank in document.ranks:
+        weights = rank.weights_bytes
+        rows.append(
+            (
+                f"  {rank.rank}",
+                f"{rank.first_layer}-{rank.last_layer}",
+                "-" if weights is None else amount(weights),
+                amount(rank.kv_bytes),
+                number(rank.num_blocks),
+            )
+        )
+    return [*table(rows, first_width=FIRST), *labelled("binding", document.binding_rank or "-")]
+
 
 _WIDEST_CELL: Final = 11
 
@@ -238,3 +287,48 @@ def _figure(value: float | None, unit: str) -> str:
     if unit:
         return f"{value:,.2f} {unit}"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}x"
+
+
+_FIRST: Final = 22
+
+
+def lever_lines(request: PoolRequest, rows: Sequence[LeverRow]) -> list[str]:
+    """Lines of the table, one block of rows a lever."""
+    model, hardware = request.model, request.hardware
+    ranks = f", tp {request.tp}" if request.tp > 1 else ""
+    heads = ("B a token", *(f"{n // 1024}K" for n in LENGTHS), "factor", "read")
+    lines = wrapped(
+        "",
+        f"requests that fit at once on {hardware.name}{ranks} with the weights of {model.name};"
+        f" factor and read: one request of {READ_AT // 1024}K tokens",
+        first_width=0,
+    )
+    lines.append(f"{'':<{_FIRST}}" + _cells(heads))
+    section = ""
+    for row in rows:
+        if row.section != section:
+            section = row.section
+            lines += ["", section]
+        cells = (
+            number(row.bytes_per_token),
+            *(number(row.requests[length]) for length in LENGTHS),
+            f"{row.factor:.4g}x",
+            seconds(row.read_s),
+        )
+        lines.append(f"  {row.name:<{_FIRST - 2}}" + _cells(cells))
+    lines += ["", *wrapped("", _footnote(request), first_width=0)]
+    return lines
+
+
+def _cells(cells: Sequence[str]) -> str:
+    widths = (10, 7, 7, 7, 7, 9, 10)
+    return "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _footnote(request: PoolRequest) -> str:
+    return (
+        "factor: times fewer bytes than the first row of its part. read: the least that reading its"
+        " cache adds to a decode step, bytes over the datasheet's"
+        f" {request.hardware.bandwidth_bytes_per_s / 1e9:,.0f} GB/s;"
+        " what unpacking a smaller format costs is not known here."
+    )

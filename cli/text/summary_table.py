@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.text.summary_memory import memory_lines, swapping_lines
 from kvsim.cli.text.table import table, wrapped
 from kvsim.sim.cost.datasheet import is_assumed
+from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.report.facts import goodput_text, request_counts, throughput_text
 from kvsim.traces.common.counted import counted
 from kvsim.traces.common.readable import number, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kvsim.sim.documents.summary import (
         CopyOnWrite,
         Cost,
+        Host,
         Latency,
+        Memory,
+        MemoryHeld,
         OtherUsers,
         Prediction,
+        Preemptions,
         Queue,
         Relocations,
         Retention,
@@ -28,10 +32,89 @@ if TYPE_CHECKING:
     )
     from kvsim.sim.pool.terms import MemoryTerm
 
+
+_GIB: Final = 2**30
+_MEMORY_LABEL: Final = 24
+_MEMORY_CELL: Final = 16
+_WHILE_WAITING: Final = "while waiting: the last scheduling call had left requests in the queue"
+_NOBODY_WAITED: Final = "no request waited for memory or a seat, at most for a step to end"
+
+
+def memory_lines(memory: Memory, pool_terms: Sequence[MemoryTerm]) -> list[str]:
+    """Lines of the pool and of what it held, all the time and while requests waited."""
+    parts = {"all time": memory.all_time, "while waiting": memory.while_waiting}
+    if not memory.while_waiting.seconds:
+        del parts["while waiting"]
+    rows: list[tuple[str, ...]] = [("KV memory", *parts)]
+    shares = [part.states_percent.to_dict() for part in parts.values()]
+    known = [bool(part.seconds) for part in parts.values()]
+    rows += [(state, *_percents([share[state] for share in shares], known)) for state in STATES]
+    sums = [sum(share.values()) for share in shares]
+    rows.append(("sum", *_percents(sums, map(bool, sums))))
+    rows.append(("over", *(seconds(part.seconds) for part in parts.values())))
+    about = _WHILE_WAITING if "while waiting" in parts else _NOBODY_WAITED
+    width = _MEMORY_LABEL + _MEMORY_CELL * len(parts)
+    return [
+        *_pool(memory, pool_terms),
+        *table(rows, first_width=_MEMORY_LABEL, width=width),
+        *wrapped("", about, first_width=2),
+        *_sharing(parts),
+    ]
+
+
+def _sharing(parts: Mapping[str, MemoryHeld]) -> list[str]:
+    """What blocks of several owners save, if any have."""
+    saved = [(label, part.sharing.savings_percent) for label, part in parts.items()]
+    words = ", ".join(f"{label} {percent:.1f} %" for label, percent in saved if percent)
+    return wrapped("sharing saves", f"of the blocks that owners hold: {words}") if words else []
+
+
+def _pool(memory: Memory, pool_terms: Sequence[MemoryTerm]) -> list[str]:
+    """Lines of the plan: what the engine may use, what it spends, what is left for KV."""
+    lines = []
+    for number_, term in enumerate(pool_terms):
+        sign = "-" if number_ else " "
+        assumed = ", assumed" if term.assumed else ""
+        amount = f"{sign}{term.num_bytes / _GIB:.2f} GiB"
+        lines += wrapped(f"  {term.name:<16}", f"{amount:>10}  {term.formula}{assumed}", hang=12)
+    size = memory.block_size
+    shape = f"blocks of {size} tokens" if size > 1 else "slots of one token"
+    blocks = f"{number(memory.num_gpu_blocks)} {shape}, {memory.pool_bytes / _GIB:.2f} GiB"
+    return [*wrapped("KV pool", blocks), *lines]
+
+
+def _percents(values: Iterable[float], known: Iterable[bool]) -> list[str]:
+    pairs = zip(values, known, strict=True)
+    return [f"{value:.2f} %" if is_known else "-" for value, is_known in pairs]
+
+
+def swapping_lines(preempted: Preemptions, host: Host) -> list[str]:
+    """Lines on host memory, where anybody went there or could have."""
+    swaps, auto = preempted.by_mode.swap, preempted.auto
+    lines = []
+    if swaps or host.times_full:
+        lines += wrapped(
+            "  swapped",
+            f"{number(swaps)} of them, {number(host.times_full)} more found the host "
+            f"full; out {host.swapped_out_bytes / _GIB:.2f} GiB, back "
+            f"{host.swapped_in_bytes / _GIB:.2f} GiB, copies took {seconds(host.copying_s)}",
+        )
+        lines += wrapped(
+            "  host memory",
+            f"mean {host.mean_bytes / _GIB:.2f} GiB, peak {host.peak_bytes / _GIB:.2f} GiB",
+        )
+    if auto is not None:
+        lines += wrapped(
+            "  auto was right",
+            f"{number(auto.percent_right)} % of {counted(auto.judged, 'choice')} whose "
+            "victim came back",
+        )
+    return lines
+
+
 _REFUSED_SHOWN: Final = 5
 _CAUSES: Final = {"step": "step in progress"}
 """Causes of waiting that are told in other words than their keys."""
-_GIB: Final = 2**30
 _MIB: Final = 2**20
 
 

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sessions:
         shown.add_sessions()
     if arguments.plot is not None:
-        from kvsim.cli.trace.reuse_plot import reuse_page
+        from kvsim.cli.trace.reuse_output import reuse_page
         from kvsim.traces.common.files import write_file
 
         write_file(reuse_page(shown), Path(arguments.plot))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kvsim.traces.reading.drawn.arrivals import ArrivalRule
+    from kvsim.traces.reading.drawn import ArrivalRule
     from kvsim.traces.synth.length_laws import LengthLaw
     from kvsim.traces.synth.presets import Preset
     from kvsim.traces.synth.workload import Workload
@@ -170,7 +170,7 @@ def _law(which: str, text: str | None, preset: Preset | None) -> LengthLaw:
 
 def _arrivals(arguments: argparse.Namespace, preset: Preset | None) -> ArrivalRule:
     """The law asked for; else that of the preset's gaps; else Poisson."""
-    from kvsim.traces.reading.drawn.arrivals import ArrivalRule, arrival_rule
+    from kvsim.traces.reading.drawn import ArrivalRule, arrival_rule
 
     rule = arrival_rule(arguments.arrivals, arguments.rate)
     rate = rule.rate_per_s if rule is not None else None

@@ -16,7 +16,7 @@ from kvsim.traces.reading.batch import is_missing
 from kvsim.traces.reading.cells import decimal_times_ns, texts, whole_numbers
 from kvsim.traces.reading.checks import check_num_ids, optional_ids
 from kvsim.traces.reading.intake import IdForm
-from kvsim.traces.reading.sessions.sessions import SessionLinks
+from kvsim.traces.reading.sessions import SessionLinks
 from kvsim.traces.reading.tables import JsonLines
 
 if TYPE_CHECKING:

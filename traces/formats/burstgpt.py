@@ -14,7 +14,7 @@ import numpy as np
 from kvsim.traces.reading.batch import is_missing
 from kvsim.traces.reading.cells import decimal_times_ns, texts, whole_numbers
 from kvsim.traces.reading.checks import check_total, count_models
-from kvsim.traces.reading.sessions.sessions import SessionLinks
+from kvsim.traces.reading.sessions import SessionLinks
 from kvsim.traces.reading.tables import CsvTable
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import numpy as np
 
 from kvsim.traces.reading.cells import decimal_times_ns, texts, whole_numbers
 from kvsim.traces.reading.intake import IdForm
-from kvsim.traces.reading.sessions.prefix_chains import BLOCK_TOKENS, NOTE, PrefixChains
-from kvsim.traces.reading.sessions.sessions import SessionLinks
+from kvsim.traces.reading.sessions import BLOCK_TOKENS, NOTE, PrefixChains, SessionLinks
 from kvsim.traces.reading.tables import CsvTable
 
 if TYPE_CHECKING:

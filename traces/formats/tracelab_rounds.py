@@ -17,9 +17,13 @@ from kvsim.traces.reading.batch import shown
 from kvsim.traces.reading.cells import texts, whole_numbers
 from kvsim.traces.reading.checks import check_total
 from kvsim.traces.reading.intake import IdForm
-from kvsim.traces.reading.sessions.ended_before import RecentCalls
-from kvsim.traces.reading.sessions.prefix_chains import BLOCK_TOKENS, NOTE, PrefixChains
-from kvsim.traces.reading.sessions.sessions import SessionLinks
+from kvsim.traces.reading.sessions import (
+    BLOCK_TOKENS,
+    NOTE,
+    PrefixChains,
+    RecentCalls,
+    SessionLinks,
+)
 from kvsim.traces.reading.timestamps import Stamps
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kvsim.traces.common.counted import counted
-from kvsim.traces.reading.columns import Columns, derive_delays
+from kvsim.traces.reading.columns import Columns, GrowingLists, derive_delays
 from kvsim.traces.reading.describe import count_early_turns, describe, epoch_text
-from kvsim.traces.reading.drawn.drawn_times import draw_times
-from kvsim.traces.reading.growing import GrowingLists
+from kvsim.traces.reading.drawn import draw_times
 from kvsim.traces.reading.places import Places
-from kvsim.traces.reading.sessions.predecessors import Predecessors
+from kvsim.traces.reading.sessions import Predecessors
 from kvsim.traces.trace.own_format import TEXTS
 from kvsim.traces.trace.receipt import Receipt, duration
 from kvsim.traces.trace.time_grid import gap_blocks

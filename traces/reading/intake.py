@@ -10,7 +10,7 @@ import numpy as np
 from kvsim.traces.reading.assemble import Assembly, IdForm
 from kvsim.traces.reading.cells import whole_numbers
 from kvsim.traces.reading.columns import DEFAULTS
-from kvsim.traces.reading.sessions.session_starts import SessionStarts
+from kvsim.traces.reading.sessions import SessionStarts
 from kvsim.traces.reading.wishes import Wishes
 from kvsim.traces.trace.receipt import Receipt
 from kvsim.traces.trace.trace import Trace, TraceError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.traces.reading.growing import GrowingColumn
+from kvsim.traces.reading.columns import GrowingColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from kvsim.traces.reading.drawn.arrivals import ArrivalRule
-    from kvsim.traces.reading.drawn.output_lengths import OutputRule
+    from kvsim.traces.reading.drawn import ArrivalRule, OutputRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from kvsim.traces.trace.trace import MorePredecessors, PrefixIds, Trace, TraceEr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.traces.reading.drawn.arrivals import ArrivalRule
+    from kvsim.traces.reading.drawn import ArrivalRule
     from kvsim.traces.synth.length_laws import LengthLaw
 
 _S: Final = 1_000_000_000

@@ -8,8 +8,7 @@ import pytest
 
 from benchmarks.calibration_design import from_design, nearest
 from kvsim.calibrate.fit import blocks
-from kvsim.calibrate.fit.all_reduce_table import all_reduce_table
-from kvsim.calibrate.fit.fit import Calibration, fit_profile, mixed_effect
+from kvsim.calibrate.fit.fit import Calibration, all_reduce_table, fit_profile, mixed_effect
 from kvsim.calibrate.fit.gates import gate_of
 from kvsim.calibrate.fit.reading import readings
 from kvsim.calibrate.sources import read_measurements

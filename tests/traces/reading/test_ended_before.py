@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.traces.reading.sessions.ended_before import Call, ended_before
+from kvsim.traces.reading.sessions import Call, ended_before
 
 
 def waited_for(calls: list[Call], start: int) -> set[int]:

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.traces.reading.columns import Columns
-from kvsim.traces.reading.growing import GrowingColumn
+from kvsim.traces.reading.columns import Columns, GrowingColumn
 from kvsim.traces.reading.places import Places
 
 PIECES = st.lists(st.lists(st.integers(-5, 5), max_size=5))

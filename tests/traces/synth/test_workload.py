@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kvsim.traces import Trace, TraceError, read_trace, write_trace
-from kvsim.traces.reading.drawn.arrivals import ArrivalRule
+from kvsim.traces.reading.drawn import ArrivalRule
 from kvsim.traces.reuse import measure_reuse
 from kvsim.traces.synth.length_laws import Fixed, LogNormal, distance
 from kvsim.traces.synth.presets import find_preset, rank_correlation

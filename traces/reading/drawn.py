@@ -1,7 +1,7 @@
-"""Arrival times drawn at random: the gaps between requests by one law, from one generator.
+"""What the user asks to draw where a file has none: arrival times and output lengths.
 
-``rate`` is evenly spaced, ``poisson`` exponential, ``gamma(cv=..)`` and ``weibull(shape=..)``
-burstier or smoother. All have the mean gap ``1 / rate``; the first arrival is at 0.
+The gaps between requests follow one law, from one seeded generator: ``poisson(..)``, ``gamma(..)``
+and the like. Output lengths are ``N``, ``lognormal(..)`` or ``uniform(a,b)``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from kvsim.traces.common.arguments import check_text
 from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
+
+    from kvsim.traces.reading.wishes import Wishes
+    from kvsim.traces.trace.receipt import Receipt
+
 
 _NS_PER_S: Final = 10**9
 _LATEST_NS: Final = 2**62 // 1000
@@ -27,7 +31,7 @@ _STREAM_GAPS: Final = 1 << 10
 _CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*")
 _KINDS: Final = {"rate": None, "poisson": None, "gamma": "cv", "weibull": "shape"}
 """Law -> its own parameter."""
-CHOICES: Final = (
+_ARRIVAL_CHOICES: Final = (
     "recorded, rate=R, poisson, gamma(cv=X), weibull(shape=X); R is requests per second (also "
     "inside: poisson(rate=R), or as --rate R), X is above 0"
 )
@@ -62,7 +66,7 @@ class ArrivalRule:
             return cls("rate", _positive(text, value, option))
         match = _CALL.fullmatch(text)
         if match is None or match[1] not in _KINDS or match[1] == "rate":
-            raise TraceError(f"{option} is {text!r}; choices: {CHOICES}")
+            raise TraceError(f"{option} is {text!r}; choices: {_ARRIVAL_CHOICES}")
         rule, own = cls(match[1]), _KINDS[match[1]]
         named = set()
         for part in (match[2] or "").split(",") if match[2] else ():
@@ -74,9 +78,11 @@ class ArrivalRule:
             elif own is not None and name == own:
                 rule = replace(rule, parameter=_within(text, name, value, option))
             else:
-                raise TraceError(f"{option} is {text!r}: {name!r} is unknown; choices: {CHOICES}")
+                raise TraceError(
+                    f"{option} is {text!r}: {name!r} is unknown; choices: {_ARRIVAL_CHOICES}"
+                )
         if own is not None and own not in named:
-            raise TraceError(f"{option} is {text!r}: {own} is missing; choices: {CHOICES}")
+            raise TraceError(f"{option} is {text!r}: {own} is missing; choices: {_ARRIVAL_CHOICES}")
         return rule
 
     def at(self, rate_per_s: float) -> ArrivalRule:
@@ -194,3 +200,98 @@ def _to_ns(times_s: NDArray[np.float64], rule: ArrivalRule) -> NDArray[np.int64]
             "can be simulated: raise the rate"
         )
     return np.round(times_s * _NS_PER_S).astype(np.int64)
+
+
+_MAX_TOKENS: Final = 2**31 - 1
+_MOST_SIGMA: Final = 10
+_COUNT: Final = re.compile(r"\s*([0-9]{1,10})\s*")
+_NUMBER: Final = r"\s*([0-9]{1,10}(?:\.[0-9]{1,9})?)\s*"
+_LOGNORMAL: Final = re.compile(rf"\s*lognormal\(\s*mean\s*={_NUMBER},\s*sigma\s*={_NUMBER}\)\s*")
+_UNIFORM: Final = re.compile(r"\s*uniform\(\s*([0-9]{1,10})\s*,\s*([0-9]{1,10})\s*\)\s*")
+_OUTPUT_CHOICES: Final = (
+    "a whole number from 1, lognormal(mean=M,sigma=S) with the mean M tokens of the answers and "
+    "the standard deviation S of their logarithm, and uniform(A,B) with 1 <= A <= B"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRule:
+    """A law of answer lengths: ``kind`` is ``fixed``, ``lognormal`` or ``uniform``."""
+
+    kind: str
+    first: float
+    second: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> OutputRule:
+        """Read one; :class:`TraceError` names the choices."""
+        check_text("--output-tokens", text, "256")
+        rule = None
+        if match := _COUNT.fullmatch(text):
+            rule = cls("fixed", int(match[1]))
+        elif match := _LOGNORMAL.fullmatch(text):
+            rule = cls("lognormal", float(match[1]), float(match[2]))
+        elif match := _UNIFORM.fullmatch(text):
+            rule = cls("uniform", int(match[1]), int(match[2]))
+        if rule is None or not 1 <= rule.first <= _MAX_TOKENS:
+            raise TraceError(f"--output-tokens is {text!r}; choices: {_OUTPUT_CHOICES}")
+        least, most = (rule.first, _MAX_TOKENS) if rule.kind == "uniform" else (0, _MOST_SIGMA)
+        if not least <= rule.second <= most:
+            raise TraceError(f"--output-tokens is {text!r}; choices: {_OUTPUT_CHOICES}")
+        return rule
+
+    def __str__(self) -> str:
+        if self.kind == "fixed":
+            return f"{self.first:.0f}"
+        if self.kind == "uniform":
+            return f"uniform({self.first:.0f},{self.second:.0f})"
+        return f"lognormal(mean={self.first:g},sigma={self.second:g})"
+
+    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw ``count`` lengths of at least 1 token."""
+        if self.kind == "fixed":
+            return np.full(count, int(self.first), dtype=np.int64)
+        if self.kind == "uniform":
+            return rng.integers(int(self.first), int(self.second), count, endpoint=True)
+        log_mean = math.log(self.first) - self.second**2 / 2
+        lengths = np.rint(rng.lognormal(log_mean, self.second, count))
+        return np.clip(lengths, 1, _MAX_TOKENS).astype(np.int64)
+
+
+def draw_times(
+    receipt: Receipt,
+    wishes: Wishes,
+    columns: Mapping[str, NDArray[Any]],
+    arrival_ns: NDArray[np.int64],
+    time_unit: str,
+    *,
+    has_times: bool,
+) -> tuple[NDArray[np.int64], str]:
+    """Return arrivals by the law asked for and what they are in; without one, those given.
+
+    Raises
+    ------
+    TraceError
+        Requests follow each other, or neither law nor file says a rate.
+    """
+    rule = wishes.arrivals
+    if rule is None:
+        receipt.has_times = has_times
+        return arrival_ns, time_unit
+    if "after_request" in columns and (columns["after_request"] >= 0).any():
+        raise TraceError(
+            f"{receipt.path}: --arrivals {rule} draws each request's time alone, but requests of "
+            "this trace follow each other; keep the recorded times (--rate-scale changes their "
+            "rate)"
+        )
+    if rule.rate_per_s is None:
+        span_ns = int(arrival_ns[-1])
+        if not has_times or not span_ns:
+            raise TraceError(
+                f"{receipt.path}: --arrivals {rule} needs a rate, and the file's times say none: "
+                "add --rate R (requests per second)"
+            )
+        rule = rule.at((len(arrival_ns) - 1) * 10**9 / span_ns)
+    receipt.notes.append(f"arrivals drawn by {rule}, not those of the file")
+    receipt.epoch = None
+    return rule.times_ns(len(arrival_ns), wishes.rngs[0]), f"ns, drawn by {rule}"
