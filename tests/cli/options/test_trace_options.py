@@ -82,8 +82,8 @@ def test_what_cannot_be_simulated_is_one_sentence(
 def test_same_seed_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--arrivals", "poisson", "--rate", "2", "--json", "--seed", "5"]
     outputs = []
-    for _ in range(2):
-        assert simulate(tmp_path, "vidur_lengths.csv", *options) == 0
+    for folder in ("one", "two"):
+        assert simulate(tmp_path / folder, "vidur_lengths.csv", *options) == 0
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1]
 

@@ -112,8 +112,10 @@ class Times(ScheduleListener):
         self.sums = dict.fromkeys(PARTS, 0)
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        for name in ("weights", "kv", "prefill", "overhead"):
-            self.sums[name] += getattr(results.flight.time, f"{name}_ps")
+        time = results.flight.time
+        named = {name: getattr(time, f"{name}_ps") for name in ("weights", "prefill", "overhead")}
+        for name, part_ps in (named | {"kv": time.duration_ps - sum(named.values())}).items():
+            self.sums[name] += part_ps
 
 
 @pytest.mark.parametrize("seed", range(20))

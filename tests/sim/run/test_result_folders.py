@@ -30,7 +30,8 @@ FILES: Final = ["manifest.json", "report.html", "requests.parquet", "series.parq
 FILES.append("summary.json")
 SAVER: Final = """
 import os, sys
-from kvsim.sim import run_folder, simulate
+from kvsim.sim import simulate
+from kvsim.sim.run import folder as run_folder
 from kvsim.traces import read_trace
 
 EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.scandir", "shutil.rmtree"}
