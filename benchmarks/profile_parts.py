@@ -12,7 +12,6 @@ import argparse
 import cProfile
 import pstats
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +52,7 @@ def shares(name: str, preset: str, num_requests: int) -> dict[str, float]:
     trace = case.trace(num_requests)
     if trace is None:
         raise SystemExit(f"the trace of {name} is not here")
-    config = replace(PRESETS[preset], **case.options)  # type: ignore[arg-type]
+    config = PRESETS[preset].with_values(case.options)
     max_tokens = trace.max_tokens
     if max_tokens is None:
         max_tokens = config.max_model_len - trace.prompt_tokens

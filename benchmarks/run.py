@@ -20,7 +20,7 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -96,13 +96,13 @@ def baseline_s(trace: Trace, case: Case, config: SchedulerConfig, *, step: bool)
     """CPU seconds of a case's baseline, if it has one."""
     if case.baseline is None:
         return None
-    config = replace(config, **case.baseline)  # type: ignore[arg-type]
+    config = config.with_values(case.baseline)
     return timed(trace, case, config, step=step).cpu_s
 
 
 def measure(case: Case, preset: str, *, quick: bool) -> Row | None:
     """Run one case; ``None`` where its trace is not here."""
-    config = replace(PRESETS[preset], **case.options)  # type: ignore[arg-type]
+    config = PRESETS[preset].with_values(case.options)
     trace = case.trace(case.num_requests // 10 if quick else case.num_requests)
     if trace is None:
         return None

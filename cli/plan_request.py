@@ -74,7 +74,7 @@ def plan_request(
     """Request for a pool: the scenario's, and what only a plan has; notes on changes for a log."""
     from kvsim.sim.engine_setup import pool_request
     from kvsim.sim.log_match import as_in_log
-    from kvsim.sim.quantities import parse_size_bytes
+    from kvsim.traces.common.quantities import parse_size_bytes
 
     request = replace(pool_request(scenario), engine=arguments.engine)
     if arguments.swap_space is not None:

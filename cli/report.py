@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int | None:
     """Refuse names and times that cannot be, before anything is read; returns the time in ps."""
     from kvsim.sim.block_map.stills import check_pillow
-    from kvsim.sim.quantities import parse_duration_ps
+    from kvsim.traces.common.quantities import parse_duration_ps
 
     for option, suffixes in _SUFFIXES.items():
         name = getattr(arguments, option)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.cli.colour import harmless
-from kvsim.sim.quantities import LARGEST
+from kvsim.traces.common.quantities import LARGEST
 
 if TYPE_CHECKING:
     import argparse

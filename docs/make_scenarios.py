@@ -11,9 +11,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.keys import key_of, name_of, rule_of
 from kvsim.sim.catalogue import Entry, policies, presets
 from kvsim.sim.scenario import Scenario
-from kvsim.sim.scenario_keys import meaning_of, name_of, rule_of
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -57,7 +57,8 @@ $ kvsim simulate traces/data/chat-2k.jsonl.gz --limit 50 --set slo.ttft=2s
 Sizes are bytes or text (`"4GiB"`, `"800MB"`), times are text (`"50ms"`, `"2s"`). *unset* is written
 `"none"`: the meaning says what happens then, else the engine's default for the card counts. An
 unknown key, or a value that a key does not take, ends in one sentence with the place and what is
-allowed. `kvsim compare --vary table.key=a,b,c` runs each of several values
+allowed. What a real engine calls the option stands behind the
+meaning, in brackets. `kvsim compare --vary table.key=a,b,c` runs each of several values
 ([compare.md](compare.md)).
 '''
 _ELSEWHERE: Final = re.compile(r"\(docs/([a-z]+\.md)\)")
@@ -88,8 +89,8 @@ def _table(name: str, table: object, named: list[Entry]) -> str:
     lines = [
         f"### `[{name}]`\n",
         _ELSEWHERE.sub(r"([\1](\1))", about[0].upper() + about[1:]).strip() + "\n",
-        "| key | type | default | allowed | meaning |",
-        "| --- | --- | --- | --- | --- |",
+        "| key | type | unit | default | allowed | meaning |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     lines += [_row(item) for item in fields(table)]  # type: ignore[arg-type]
     for item in fields(table):  # type: ignore[arg-type]
@@ -104,7 +105,10 @@ def _row(item: Field[object]) -> str:
         allowed = "a name below" + (", or `module:name`" if "module:name" in allowed else "")
     if rule.optional:
         allowed += ", or `none`"
-    cells = (f"`{name_of(item)}`", _kind(item), _default(item), allowed, meaning_of(item))
+    told = key_of(item)
+    unit = "" if _kind(item) in {"size", "time"} else told.unit  # those are written with theirs
+    meaning = f"{told.meaning} ({told.engine})" if told.engine else told.meaning
+    cells = (f"`{name_of(item)}`", _kind(item), unit, _default(item), allowed, meaning)
     return f"| {' | '.join(cells)} |"
 
 

@@ -6,8 +6,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.batching import BATCHING
-from kvsim.sim.policy_tables import Batching
-from kvsim.sim.scenario_keys import name_of
+from kvsim.policies.keys import key_of, name_of
+from kvsim.policies.tables import Batching
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup
@@ -20,20 +20,6 @@ WHOLE_UP_TO_BUDGET: Final = ("prefill-first", "token-budget")
 _WAITS_FOR_RESULTS: Final = ("prefill-first", "static", "token-budget")
 _COUNTS_BLOCKS: Final = ("prefill-first", "token-budget")
 _RESERVES: Final = ("prefill-first", "static", "token-budget", "no-evict")
-_KEYS: Final = {
-    "prefill_rule": "prefill-first",
-    "max_prefill_tokens": "prefill-first",
-    "new_token_ratio": "prefill-first",
-    "min_new_token_ratio_factor": "prefill-first",
-    "new_token_ratio_decay_steps": "prefill-first",
-    "retract_decode_steps": "prefill-first",
-    "clip_max_new_tokens": "prefill-first",
-    "max_batch_total_tokens": "token-budget",
-    "waiting_served_ratio": "token-budget",
-    "max_waiting_tokens": "token-budget",
-    "pad_to_longest": "static",
-}
-"""Keys of ``[batching]`` that one policy alone reads."""
 _WHOLE_PROMPTS: Final = ("iteration-level", "static", "token-budget")
 
 
@@ -112,9 +98,10 @@ def batching_keys_set_aside(scenario: Scenario) -> list[str]:
     if batching.policy == "static" and paged and scenario.engine.enable_prefix_caching:
         notes.append(f"{policy} shares no prefixes: engine.enable_prefix_caching is unused")
     return notes + [
-        f"batching.{name_of(item)} belongs to batching.policy = {_KEYS[item.name]!r}: unused"
+        f"batching.{name_of(item)} belongs to batching.policy = "
+        f"{' or '.join(map(repr, key_of(item).of))}: unused"
         for item in fields(batching)
-        if item.name in _KEYS
-        and _KEYS[item.name] != batching.policy
+        if key_of(item).of
+        and batching.policy not in key_of(item).of
         and getattr(batching, item.name) != getattr(default, item.name)
     ]

@@ -10,6 +10,7 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kvsim.policies.keys import name_of, rule_of
 from kvsim.sim.compared_scenarios import ALIASES
 from kvsim.sim.comparison_presets import COMPARISON_PRESETS
 from kvsim.sim.documents import document_names, load_document
@@ -19,14 +20,13 @@ from kvsim.sim.preset import load_preset, preset_names
 from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile
 from kvsim.sim.readable import number
 from kvsim.sim.scenario import Scenario
-from kvsim.sim.scenario_keys import name_of, rule_of
 from kvsim.traces.readers import READERS
 from kvsim.traces.readers.refused import RefusedFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kvsim.sim.scenario_keys import Rule
+    from kvsim.policies.keys import Rule
 
 _HUB: Final = "https://huggingface.co/"
 _ELSEWHERE: Final = "See the module docstring"

@@ -90,7 +90,7 @@ def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
     caching = [config for config in configs if config.enable_prefix_caching]
     named = trace.prefix.block_size
     for index in ("hash", "radix"):
-        sizes = sorted({config.block_size for config in caching if config.prefix == index})
+        sizes = sorted({config.block_size for config in caching if config.allocator.index == index})
         if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
             raise ValueError(
                 f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its "

@@ -130,8 +130,9 @@ def run(
 def _recorder_of(config: SchedulerConfig, requests: Requests) -> Recorder:
     """A recorder that knows the arrivals; see :class:`~kvsim.sim.queue_clock.QueueClock`."""
     span_ps = max(requests.arrival_ps, default=0)
-    grows_steadily = (config.allocator, config.batching) == ("paged", "mixed-running-first")
-    max_flips = MAX_FLIPS if grows_steadily and config.samples == "requests" else None
+    allocator, batching = config.allocator, config.batching.policy
+    grows_steadily = (allocator.kind, batching) == ("paged", "mixed-running-first")
+    max_flips = MAX_FLIPS if grows_steadily and allocator.samples == "requests" else None
     recorder = Recorder(len(requests), span_ps, max_flips=max_flips)
     recorder.arrival_ps = requests.arrival_ps
     return recorder

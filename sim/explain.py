@@ -99,7 +99,7 @@ def explain(
 
     best = infinite = None
     config = run.setup.config
-    if config.enable_prefix_caching and config.prefix == "hash":
+    if config.enable_prefix_caching and config.allocator.index == "hash":
         best = hits_with("eviction.policy", "furthest-next-use")
         infinite = hits_with("eviction.capacity", float("inf"))
     hits = hit_parts(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.tables import Batching, Queue, Retention
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.recordings import read_records
 
@@ -50,7 +51,17 @@ _LAYOUTS: Final = ("full", "swa", "hybrid")
 _CHOICES: Final = {"policy": ("fcfs", "priority"), "layout": _LAYOUTS}
 _FROM_ZERO: Final = {"long_prefill_token_threshold", "prefix_cache_retention_interval"}
 _OPTIONAL: Final = {"sliding_window", "prefix_cache_retention_interval"}
-_NOT_RULES: Final = {"layout", "sliding_window", "cost", "log_blocks", "check_pool_fits"}
+_BATCHING: Final = ("long_prefill_token_threshold", "watermark", "scheduler_reserve_full_isl")
+_SIZES: Final = (
+    "block_size",
+    "num_gpu_blocks",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "max_model_len",
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "async_scheduling",
+)
 _STEP_KEYS: Final = ("i", "t0", "t1", "sched", "admitted", "preempted", "finished")
 
 
@@ -137,8 +148,15 @@ def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCos
         "swa": (KVGroup(window),),
         "hybrid": (KVGroup(), KVGroup(window)),
     }
-    rules = {name: value for name, value in options.items() if name not in _NOT_RULES}
-    config = SchedulerConfig(**rules, kv_groups=groups[options["layout"]])
+    config = SchedulerConfig(
+        **{name: options[name] for name in _SIZES},
+        batching=Batching(**{name: options[name] for name in _BATCHING}),
+        queue=Queue(policy=options["policy"]),
+        retention=Retention(
+            prefix_cache_retention_interval=options["prefix_cache_retention_interval"]
+        ),
+        kv_groups=groups[options["layout"]],
+    )
     return config, LinearCost(
         cost["base"] * PS_PER_NS,
         cost["per_prefill_token"] * PS_PER_NS,

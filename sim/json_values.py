@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import cast
 
-from kvsim.sim.quantities import LARGEST
+from kvsim.traces.common.quantities import LARGEST
 
 
 def read_object(value: object, where: str) -> dict[str, object]:

@@ -7,10 +7,9 @@ the same inputs, and decisions that rest on lengths nobody can know (:mod:`kvsim
 
 from __future__ import annotations
 
-from dataclasses import replace
 from inspect import signature
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.batching import BATCHING
@@ -39,7 +38,7 @@ class PolicyKind(NamedTuple):
     """
 
     registry: Registry[object]
-    options: Callable[[str], dict[str, Any]]
+    options: Callable[[str], dict[str, object]]
     method: str
     arguments: tuple[str, ...] = ()
 
@@ -56,19 +55,21 @@ class PolicyKind(NamedTuple):
 
 
 KINDS: Final[dict[str, PolicyKind]] = {
-    "allocator": PolicyKind(ALLOCATORS, lambda name: {"allocator": name}, "find_hit"),
-    "batching": PolicyKind(BATCHING, lambda name: {"batching": name}, "compose"),
-    "queue": PolicyKind(QUEUE_ORDERS, lambda name: {"policy": name}, "push_preempted"),
+    "allocator": PolicyKind(ALLOCATORS, lambda name: {"allocator.kind": name}, "find_hit"),
+    "batching": PolicyKind(BATCHING, lambda name: {"batching.policy": name}, "compose"),
+    "queue": PolicyKind(QUEUE_ORDERS, lambda name: {"queue.policy": name}, "push_preempted"),
     "predictor": PolicyKind(
-        PREDICTORS, lambda name: {"predictor": name, "policy": "sjf"}, "output_tokens"
+        PREDICTORS, lambda name: {"predictor.kind": name, "queue.policy": "sjf"}, "output_tokens"
     ),
     "eviction": PolicyKind(
         EVICTION,
-        lambda name: {"eviction": name, "enable_prefix_caching": True},
+        lambda name: {"eviction.policy": name, "enable_prefix_caching": True},
         "victim",
         ("entry",),
     ),
-    "victim": PolicyKind(VICTIMS, lambda name: {"victim": name}, "", ("running", "state")),
+    "victim": PolicyKind(
+        VICTIMS, lambda name: {"preemption.victim": name}, "", ("running", "state")
+    ),
 }
 
 
@@ -118,9 +119,9 @@ def check_policy(kind: str, name: str, *, num_runs: int = 40) -> list[Finding]:
     return findings
 
 
-def _scenario(options: dict[str, Any], seed: int) -> RandomScenario:
+def _scenario(options: dict[str, object], seed: int) -> RandomScenario:
     scenario = random_scenario(Random(seed))
-    return scenario._replace(config=replace(scenario.config, **options))
+    return scenario._replace(config=scenario.config.with_values(options))
 
 
 def _each(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.policy_tables import Retention
-from kvsim.sim.scenario_keys import name_of
+from kvsim.policies.keys import key_of, name_of
+from kvsim.policies.tables import Retention
 
 if TYPE_CHECKING:
     from kvsim.policies.retention import AttentionScores
@@ -13,17 +14,6 @@ if TYPE_CHECKING:
     from kvsim.sim.scenario import Scenario
 
 _BATCHINGS: Final = ("mixed-running-first", "iteration-level")
-_KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "sinks": ("sinks-recent",),
-    "recent": ("sinks-recent", "heavy-hitters"),
-    "budget": ("sinks-recent", "fifo", "heavy-hitters"),
-    "heads": ("heavy-hitters",),
-    "head_agreement": ("heavy-hitters",),
-    "score_ps": ("heavy-hitters",),
-    "scores": ("sinks-recent", "fifo", "heavy-hitters"),
-    "compaction": ("sinks-recent", "fifo", "heavy-hitters"),
-}
-"""Which kinds read a key."""
 
 
 def check_retention(scenario: Scenario, groups: tuple[KVGroup, ...], *, caches: bool) -> None:
@@ -38,7 +28,7 @@ def check_retention(scenario: Scenario, groups: tuple[KVGroup, ...], *, caches: 
     if table.kind == "model":
         return
     retention = f"retention.kind = {table.kind!r}"
-    budget_and_recent(table)
+    table.budget_and_recent()
     if scenario.allocator.kind != "paged" or scenario.allocator.prefix == "radix":
         raise ValueError(
             f"{retention} drops tokens from block tables: it needs allocator.kind = 'paged', with "
@@ -76,50 +66,15 @@ def check_retention(scenario: Scenario, groups: tuple[KVGroup, ...], *, caches: 
         )
 
 
-def budget_and_recent(table: Retention) -> tuple[int, int]:
-    """Tokens that are kept in all, and how many of them are the last ones.
-
-    Raises
-    ------
-    ValueError
-        Where keys are missing or contradict each other.
-    """
-    kind, recent, budget = table.kind, table.recent, table.budget
-    if kind == "sinks-recent" and budget is None and recent is not None:
-        budget = table.sinks + recent
-    if budget is None:
-        either = " or retention.recent" if kind == "sinks-recent" else ""
-        raise ValueError(f"retention.kind = {kind!r} needs retention.budget{either}, in tokens")
-    if kind == "fifo":
-        return budget, budget
-    if kind == "sinks-recent":
-        if budget <= table.sinks:
-            raise ValueError(
-                f"retention.budget (={budget}) must be more than retention.sinks "
-                f"(={table.sinks}): the token being computed is kept, too"
-            )
-        if recent not in (None, budget - table.sinks):
-            raise ValueError(
-                f"retention.sinks (={table.sinks}) and retention.recent (={recent}) are not the "
-                f"retention.budget (={budget}): leave one out"
-            )
-        return budget, budget - table.sinks
-    recent = max(1, budget // 2) if recent is None else recent
-    if recent > budget:
-        raise ValueError(
-            f"retention.recent (={recent}) is part of retention.budget (={budget}): lower it"
-        )
-    return budget, recent
-
-
 def retention_keys_set_aside(scenario: Scenario) -> list[str]:
     """Sentences on keys that the kind does not read."""
     table, default = scenario.retention, Retention()
     notes = [
-        f"retention.kind = {table.kind!r}: retention.{name_of(Retention.__dataclass_fields__[key])}"
-        " is unused"
-        for key, kinds in _KEYS.items()
-        if table.kind not in kinds and getattr(table, key) != getattr(default, key)
+        f"retention.kind = {table.kind!r}: retention.{name_of(item)} is unused"
+        for item in fields(table)
+        if key_of(item).of
+        and table.kind not in key_of(item).of
+        and getattr(table, item.name) != getattr(default, item.name)
     ]
     if table.kind == "heavy-hitters" and table.scores is not None:
         notes += [
@@ -142,14 +97,14 @@ def retention_notes(
             f"retention.scores has {scores.num_layers:,} layers, the model has {num_layers:,}: "
             "means are over those of the file"
         )
-    if config.retention == "heavy-hitters":
-        if config.retention_scores is None:
+    if config.retention.kind == "heavy-hitters":
+        if config.retention.scores is None:
             notes.append(
                 "retention.kind = 'heavy-hitters' without retention.scores: which tokens are heavy "
                 f"is drawn (assumed), {config.retention_heads} heads choose, a share of "
-                f"{config.retention_head_agreement:g} of their scores is common"
+                f"{config.retention.head_agreement:g} of their scores is common"
             )
-        if not config.retention_score_ps:
+        if not config.retention.score_ps:
             notes.append("retention.per_scored_token = 0: keeping scores takes no time (assumed)")
     if scenario.cost.source == "linear" and scenario.cost.per_context_token_ps:
         notes.append(

@@ -98,7 +98,7 @@ class Run:
             self.setup.pool,
             self.scenario.slo,
             cost_source=self.setup.cost.name,
-            predictor=self.setup.config.predictor,
+            predictor=self.setup.config.predictor.kind,
         )
 
     @property

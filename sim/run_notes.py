@@ -33,7 +33,7 @@ def run_notes(run: Run) -> list[str]:
             f"hit rates are lower bounds: the trace names prefixes of {named} tokens, a "
             f"block holds {counted(config.block_size, 'token')}"
         )
-    if config.policy == Fair.name:
+    if config.queue.policy == Fair.name:
         notes.append(fair_note(run.trace))
     notes += _lost_answers(run)
     notes += _several_answers(run)
@@ -71,7 +71,7 @@ def _several_answers(run: Run) -> list[str]:
         return []
     how = (
         "a sequence group each, whose blocks are shared until they are written"
-        if run.setup.config.samples == "group"
+        if run.setup.config.allocator.samples == "group"
         else "each sample is a request of its own"
     )
     return [

@@ -44,7 +44,7 @@ def check_samples(config: SchedulerConfig, trace: Trace, *, closed: bool) -> Non
         raise ValueError(
             f"{what}, some by both num_samples and beam_width: a request has samples or beams"
         )
-    if config.samples == "group":
+    if config.allocator.samples == "group":
         _check_groups(config, what)
         return
     if beams is not None and (beams > 1).any():
@@ -66,10 +66,10 @@ def check_samples(config: SchedulerConfig, trace: Trace, *, closed: bool) -> Non
 
 def _check_groups(config: SchedulerConfig, what: str) -> None:
     """Refuse what sequence groups of several have no rule for."""
-    if config.allocator != "paged":
+    if config.allocator.kind != "paged":
         raise ValueError(
             f"{what}: {_GROUPS} shares the blocks of allocator.kind = 'paged', not of "
-            f"{config.allocator!r}"
+            f"{config.allocator.kind!r}"
         )
     if config.enable_prefix_caching:
         raise ValueError(
@@ -86,20 +86,21 @@ def _check_groups(config: SchedulerConfig, what: str) -> None:
             f"{what}: {_GROUPS} is not defined with a step in flight: set "
             "engine.async_scheduling = false"
         )
-    by_ratio = config.batching == "prefill-first" and config.prefill_rule == "new-token-ratio"
-    if config.batching not in GROUP_BATCHINGS or by_ratio:
+    batching = config.batching
+    by_ratio = batching.policy == "prefill-first" and batching.prefill_rule == "new-token-ratio"
+    if batching.policy not in GROUP_BATCHINGS or by_ratio:
         rule = " with batching.prefill_rule = 'new-token-ratio'" if by_ratio else ""
         raise ValueError(
-            f"{what}: batching.policy = {config.batching!r}{rule} counts every request as one "
+            f"{what}: batching.policy = {batching.policy!r}{rule} counts every request as one "
             f"sequence; {_GROUPS} goes with {', '.join(GROUP_BATCHINGS)} (by watermark)"
         )
-    if config.reserve_predicted_output:
+    if batching.reserve_predicted_output:
         raise ValueError(
             f"{what}: batching.reserve_predicted_output counts every request as one sequence, "
             f"{_GROUPS} has several"
         )
-    if config.preemption_mode not in {"swap", "swap-groups"}:
+    if config.preemption.mode not in {"swap", "swap-groups"}:
         raise ValueError(
             f"{what}: {_GROUPS} cannot compute sequences again that have parted: "
-            f"preemption.mode = {config.preemption_mode!r} is not one of 'swap', 'swap-groups'"
+            f"preemption.mode = {config.preemption.mode!r} is not one of 'swap', 'swap-groups'"
         )

@@ -1,6 +1,6 @@
 """A scenario: what is simulated, as frozen tables whose keys are named as vLLM names them.
 
-The tables are in :mod:`kvsim.sim.scenario_tables` and :mod:`kvsim.sim.policy_tables`, reading,
+The tables are in :mod:`kvsim.sim.scenario_tables` and :mod:`kvsim.policies.tables`, reading,
 writing and presets in :mod:`kvsim.sim.scenario_loader`.
 """
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.sim.batching_checks import WHOLE_UP_TO_BUDGET, WITHOUT_BUDGET, check_batching
-from kvsim.sim.policy_tables import (
+from kvsim.policies.tables import (
     Allocator,
     Batching,
     Eviction,
@@ -20,10 +19,15 @@ from kvsim.sim.policy_tables import (
     Queue,
     Retention,
 )
+from kvsim.sim.batching_checks import (
+    WHOLE_UP_TO_BUDGET,
+    WITHOUT_BUDGET,
+    check_batching,
+    cuts_prompts,
+)
 from kvsim.sim.retention_checks import check_retention
 from kvsim.sim.scenario_checks import check_combination, check_swapping
 from kvsim.sim.scenario_tables import Cost, Engine, Hardware, Memory, Model, Slo
-from kvsim.sim.scheduler_options import with_batching, with_memory, with_order, with_retention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +127,14 @@ class Scenario:
         check_retention(self, groups, caches=self.prefix_caching())
         seats, budget = self._seats_and_budget(max_num_seqs, max_num_batched_tokens, model_len)
         contiguous = self.allocator.kind == "contiguous"
-        config = SchedulerConfig(
+        return SchedulerConfig(
+            allocator=self.allocator,
+            batching=self.batching,
+            eviction=self.eviction,
+            preemption=self.preemption,
+            queue=self.queue,
+            predictor=self.predictor,
+            retention=self.retention,
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,
             num_host_blocks=num_host_blocks,
@@ -131,13 +142,12 @@ class Scenario:
             max_num_seqs=seats,
             max_model_len=model_len,
             enable_prefix_caching=self.prefix_caching(),
+            enable_chunked_prefill=cuts_prompts(self),
             async_scheduling=is_async,
             kv_groups=groups,
+            num_kv_heads=num_kv_heads,
             beam_turnover=engine.beam_turnover,
         )
-        for with_tables in (with_memory, with_batching, with_order):
-            config = with_tables(config, self)
-        return with_retention(config, self, num_kv_heads)
 
     def _seats_and_budget(
         self, max_num_seqs: int, max_num_batched_tokens: int, model_len: int

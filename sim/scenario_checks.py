@@ -12,7 +12,7 @@ from kvsim.policies.predictor.base import require_prediction
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-    from kvsim.sim.policy_tables import Allocator
+    from kvsim.policies.tables import Allocator
     from kvsim.sim.scenario import Scenario
 
 _CONTIGUOUS = "allocator.kind = 'contiguous'"
@@ -210,9 +210,9 @@ def check_reservation(config: SchedulerConfig) -> None:
     ValueError
         Where no request could ever run.
     """
-    if config.allocator != "contiguous" or config.reservation != Max.name:
+    if config.allocator.kind != "contiguous" or config.allocator.reservation != Max.name:
         return
-    placement = make_placement(config.placement, config.usable_blocks)
+    placement = make_placement(config.allocator.placement, config.usable_blocks)
     wanted = placement.rounded(config.max_model_len)
     if wanted > placement.largest_hole():
         raise ValueError(

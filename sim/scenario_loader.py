@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from kvsim.policies.keys import name_of, rule_of, shown
 from kvsim.sim.preset import load_preset, preset_names
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
-from kvsim.sim.scenario_keys import name_of, rule_of, shown
 from kvsim.traces.arguments import check_kind
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def check_users(config: SchedulerConfig, trace: Trace) -> None:
     ValueError
         Where the queue is ``fair`` and no request has a user or a session.
     """
-    if config.policy == Fair.name and not (any(trace.user or ()) or any(trace.session or ())):
+    if config.queue.policy == Fair.name and not (any(trace.user or ()) or any(trace.session or ())):
         raise ValueError(
             f"queue.policy = {Fair.name!r} shares among the users of a trace, or else its "
             f"sessions: {trace.name} names neither; choose another order"

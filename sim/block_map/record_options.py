@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kvsim.sim.quantities import LARGEST, parse_duration_ps
+from kvsim.traces.common.quantities import LARGEST, parse_duration_ps
 
 MOST_SNAPSHOTS: Final = 240
 MOST_CELLS: Final = 4096

@@ -7,10 +7,16 @@ from dataclasses import replace
 import pytest
 
 from kvsim.policies.allocators.paged import PagedAllocator
-from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.scheduler_config import KVGroup
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
-CONFIG = SchedulerConfig(block_size=4, num_gpu_blocks=11, max_num_batched_tokens=16)
+CONFIG = engine_config(
+    block_size=4,
+    num_gpu_blocks=11,
+    max_num_batched_tokens=16,
+    retention__prefix_cache_retention_interval=None,
+)
 
 
 def make_sequence(index: int, prompt_tokens: int, public: str = "") -> Sequence:
@@ -112,13 +118,15 @@ def test_why_a_sequence_cannot_enter() -> None:
     assert refusal(allocator, make_sequence(1, 24), 24) is None
     assert refusal(allocator, make_sequence(1, 25), 25) == "blocks"
     assert refusal(allocator, make_sequence(1, 25), 16) == "admission rule"  # the chunk would fit
-    lax = PagedAllocator(replace(CONFIG, scheduler_reserve_full_isl=False))
+    lax = PagedAllocator(engine_config(CONFIG, batching__scheduler_reserve_full_isl=False))
     enter(lax, make_sequence(0, 16))
     assert refusal(lax, make_sequence(1, 25), 16) is None
 
 
 def test_the_watermark_is_kept_unless_nothing_runs() -> None:
-    allocator = PagedAllocator(replace(CONFIG, watermark=0.19))  # int(0.19 * 11) = 2 blocks
+    allocator = PagedAllocator(
+        engine_config(CONFIG, batching__watermark=0.19)
+    )  # int(0.19 * 11) = 2 blocks
     assert refusal(allocator, make_sequence(1, 40), 16, idle=True) is None
     assert refusal(allocator, make_sequence(1, 40), 16) == "admission rule"
     assert refusal(allocator, make_sequence(1, 32), 16) is None
@@ -190,8 +198,10 @@ def test_groups_share_the_pool_and_lower_the_hit_in_turn() -> None:
 
 @pytest.mark.parametrize(("interval", "kept"), [(None, [0, 1, 2, 3]), (0, [2])])
 def test_retention_keeps_what_a_resume_looks_at(interval: int | None, kept: list[int]) -> None:
-    config = replace(
-        CONFIG, kv_groups=(KVGroup(sliding_window=5),), prefix_cache_retention_interval=interval
+    config = engine_config(
+        CONFIG,
+        kv_groups=(KVGroup(sliding_window=5),),
+        retention__prefix_cache_retention_interval=interval,
     )
     allocator = PagedAllocator(config)
     sequence = make_sequence(0, 16, "abcd")  # prompt - 1 tokens end in block 3

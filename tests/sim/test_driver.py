@@ -18,6 +18,7 @@ from kvsim.sim.requests import Requests
 from kvsim.sim.schedule_log import ScheduleLog
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from kvsim.sim.flights import Flight
@@ -152,15 +153,20 @@ def test_progress_counts_ends_not_arrivals() -> None:
     [
         ({}, False, "leaper", "FCFS, one full-attention group, at most one partial prefill"),
         ({}, True, "stepper", "asked for"),
-        ({"policy": "priority"}, False, "stepper", 'policy "priority" breaks the order'),
-        ({"long_prefill_token_threshold": 5}, False, "stepper", "a long-prefill threshold"),
+        ({"queue__policy": "priority"}, False, "stepper", 'policy "priority" breaks the order'),
+        (
+            {"batching__long_prefill_token_threshold": 5},
+            False,
+            "stepper",
+            "a long-prefill threshold",
+        ),
     ],
 )
 def test_which_engine_runs_and_why(
     rules: dict[str, object], step: bool, engine: str, reason: str
 ) -> None:
     trace = make_trace(0, 3)
-    config = SchedulerConfig(num_gpu_blocks=100, max_model_len=100, **rules)  # type: ignore[arg-type]
+    config = engine_config(num_gpu_blocks=100, max_model_len=100, **rules)
     done = run(trace, config, COST, max_tokens=trace.output_tokens, step=step)
     assert done.engine == engine
     assert done.reason.startswith(reason)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kvsim.policies.preemption import MODES
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_run import run
 from kvsim.sim.host_link import HostLink
@@ -18,6 +17,7 @@ from kvsim.sim.random_scenario import random_scenario
 from kvsim.sim.recorder import ABORTED, FINISHED, Recorder
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import Trace
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from kvsim.sim.stepper import Stepper
@@ -82,14 +82,14 @@ def test_swapped_and_given_up_as_counted_one_by_one(mode: str, *, patient: bool)
         limits = np.array([rnd.randint(8_000, 60_000) for _ in rows])
         timeout_ns = None if patient else limits
         trace = Trace("random", arrival_ns, prompt, output, timeout_ns=timeout_ns)
-        config = SchedulerConfig(
+        config = engine_config(
             block_size=4,
             num_gpu_blocks=10,
             num_host_blocks=9,
             max_num_batched_tokens=16,
             max_model_len=40,
             enable_prefix_caching=False,
-            preemption_mode=mode,
+            preemption__mode=mode,
         )
         counting = Counting()
         cost = LinearCost(US, per_prefill_token_ps=US // 4)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.sim.quantities import (
+from kvsim.traces.common.quantities import (
     format_duration,
     format_size,
     parse_duration_ps,

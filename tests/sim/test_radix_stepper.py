@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kvsim.policies.allocators import RadixAllocator
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_run import run
 from kvsim.sim.engine_setup import set_up
@@ -18,6 +17,7 @@ from kvsim.sim.run import simulate
 from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from kvsim.sim.flights import Flight
@@ -57,14 +57,14 @@ class Hits(ScheduleListener):
 def hits(trace: Trace, **rules: object) -> Hits:
     """Chunks of 4 tokens, one microsecond a step, pages of 1 token unless said otherwise."""
     defaults: dict[str, object] = {
-        "prefix": "radix",
+        "allocator__prefix": "radix",
         "block_size": 1,
         "num_gpu_blocks": 100,
         "max_num_batched_tokens": 4,
         "max_num_seqs": 4,
         "max_model_len": 40,
     }
-    config = SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
+    config = engine_config(**(defaults | rules))
     listener = Hits()
     cost = LinearCost(base_ps=US)
     assert trace.max_tokens is not None
@@ -111,12 +111,16 @@ def test_what_a_preempted_request_has_generated_is_lost() -> None:
 def test_a_scenario_in_pages_of_one_token_unless_given() -> None:
     setup = set_up(Scenario.load().with_values(RADIX | SMALL))
     config = setup.config
-    assert (config.prefix, config.block_size, config.eviction) == ("radix", 1, "lru")
+    assert (config.allocator.prefix, config.block_size, config.eviction.policy) == (
+        "radix",
+        1,
+        "lru",
+    )
     assert config.usable_blocks == config.num_gpu_blocks == setup.pool.num_blocks
     assert setup.pool.num_null_blocks == 0
     values = RADIX | SMALL | {"engine.block_size": 32, "eviction.policy": "slru"}
     config = set_up(Scenario.load().with_values(values)).config
-    assert (config.block_size, config.eviction) == (32, "slru")
+    assert (config.block_size, config.eviction.policy) == (32, "slru")
 
 
 @pytest.mark.parametrize(

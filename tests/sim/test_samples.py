@@ -19,6 +19,7 @@ from kvsim.sim.run import simulate
 from kvsim.sim.samples import Samples
 from kvsim.sim.scenario import Scenario
 from kvsim.traces.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
 from tests.sim.test_twin import left_behind
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def ids_of(prefix: PrefixIds | None, index: int) -> list[int]:
 
 def test_a_trace_of_single_answers_stays_as_it_is() -> None:
     assert Samples.of(make_trace((5, 3, 1)), CONFIG) is None
-    assert Samples.of(make_trace((5, 3, 4)), replace(CONFIG, samples="group")) is None
+    assert (
+        Samples.of(make_trace((5, 3, 4)), engine_config(CONFIG, allocator__samples="group")) is None
+    )
 
 
 def test_samples_arrive_together_and_get_one_prompt() -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.engine_run import run
 from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.random_scenario import RandomScenario, random_scenario
 from kvsim.sim.ttft_parts import PARTS, TtftParts
 from kvsim.traces.trace import Trace
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ def scenario(
     arrivals_us: list[int], prompts: list[int], outputs: list[int], **rules: object
 ) -> RandomScenario:
     """Steps last 1 us for each token computed in them."""
-    config = SchedulerConfig(max_model_len=1000, **rules)  # type: ignore[arg-type]
+    config = engine_config(max_model_len=1000, **rules)
     times, lengths, answers = (np.array(v, np.int64) for v in (arrivals_us, prompts, outputs))
     trace = Trace("by hand", times * 1000, lengths, answers)
     cost = LinearCost(0, per_prefill_token_ps=US, per_decode_seq_ps=US)
