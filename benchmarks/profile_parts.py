@@ -18,7 +18,7 @@ from typing import Final
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.cases import PRESETS, cases
-from kvsim.sim.engine_run import run
+from kvsim.sim.engine_run import Engine, run
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "accounting": (
@@ -57,7 +57,7 @@ def shares(name: str, preset: str, num_requests: int) -> dict[str, float]:
     if max_tokens is None:
         max_tokens = config.max_model_len - trace.prompt_tokens
     profile = cProfile.Profile(builtins=False)
-    profile.runcall(run, trace, config, case.cost, max_tokens=max_tokens)
+    profile.runcall(run, trace, Engine(config, case.cost), max_tokens=max_tokens)
     part_of = {place: part for part, places in PARTS.items() for place in places}
     seconds = dict.fromkeys([*PARTS, REST], 0.0)
     for (path, _, function), (_, _, own_s, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]

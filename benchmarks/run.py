@@ -32,7 +32,8 @@ sys.path.append(str(ROOT))  # last: nothing installed is hidden by a folder of o
 from benchmarks.cases import PRESETS, SHARED, cases  # noqa: E402
 from benchmarks.page import page, table  # noqa: E402
 from benchmarks.workloads import head  # noqa: E402
-from kvsim.sim.engine_run import run  # noqa: E402
+from kvsim.sim.engine_run import Engine, run  # noqa: E402
+from kvsim.sim.run_arguments import RunOptions  # noqa: E402
 
 if TYPE_CHECKING:
     from benchmarks.cases import Case
@@ -76,7 +77,8 @@ def timed(trace: Trace, case: Case, config: SchedulerConfig, *, step: bool) -> T
     if max_tokens is None:
         max_tokens = config.max_model_len - trace.prompt_tokens
     before_s = time.process_time()
-    result = run(trace, config, case.cost, max_tokens=max_tokens, step=step, link=case.link)
+    engine = Engine(config, case.cost, case.link)
+    result = run(trace, engine, max_tokens=max_tokens, options=RunOptions(step=step))
     return Timed(time.process_time() - before_s, result)
 
 

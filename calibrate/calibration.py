@@ -28,8 +28,8 @@ from kvsim.calibrate.measure.timing import TimingRule, timer_of
 from kvsim.calibrate.measured_profile import measured_profile
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import load_model
-from kvsim.traces.common.quantities import LARGEST
 from kvsim.traces.arguments import MOST, check_flags, check_number, check_text, check_whole
+from kvsim.traces.common.quantities import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

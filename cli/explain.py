@@ -37,6 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Explain and print."""
     from kvsim.sim.explain import explain
+    from kvsim.sim.run_arguments import RunOptions
     from kvsim.sim.run_folder import read_manifest, to_json
     from kvsim.sim.scenario_loader import scenario_from_dict
 
@@ -45,8 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     if manifest["partial"]:
         raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")
     scenario = scenario_from_dict(manifest["scenario"], str(folder))
+    options = RunOptions(**manifest["options"], seed=manifest["seed"])
     trace = _trace_of(manifest, folder, arguments.trace)
-    found = explain(trace, scenario, manifest["options"], seed=manifest["seed"])
+    found = explain(trace, scenario, options)
     if arguments.json:
         print(to_json(found.to_dict()), end="")
     else:

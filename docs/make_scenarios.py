@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.keys import key_of, name_of, rule_of
 from kvsim.sim.catalogue import Entry, policies, presets
+from kvsim.sim.run_arguments import RunOptions, flag_of
 from kvsim.sim.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def page() -> str:
     parts = [_HEAD, _presets(), "## Tables\n"]
     tables = (table.name for table in fields(Scenario) if table.name != "preset")
     parts += [_table(name, getattr(Scenario(), name), named) for name in tables]
-    return "\n".join(parts)
+    return "\n".join([*parts, _run_options()])
 
 
 def _presets() -> str:
@@ -81,6 +82,22 @@ def _presets() -> str:
         for entry in presets()
         if entry.use == "--scenario"
     ]
+    return "\n".join(lines) + "\n"
+
+
+def _run_options() -> str:
+    lines = [
+        "## Options of a run\n",
+        "What shapes a run beside its trace and its scenario: keywords of `simulate` and "
+        "`compare`, options of the commands.\nThe manifest of a run holds them.\n",
+        "| keyword | option | unit | default | meaning |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for item in fields(RunOptions):
+        default = "unset" if item.default is None else f"`{str(item.default).lower()}`"
+        unit, meaning = item.metadata["unit"], item.metadata["meaning"]
+        cells = (f"`{item.name}`", f"`{flag_of(item)}`", unit, default, meaning)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -13,14 +13,12 @@ from kvsim.traces.rate_scale import parse_rate_scale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from fractions import Fraction
     from pathlib import Path
 
     from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.run_arguments import Rate
     from kvsim.sim.scenario import Scenario
     from kvsim.traces.trace import Trace
-
-    Rate = Fraction | float | str
 
 
 def cases_of(

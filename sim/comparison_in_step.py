@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.sim.block_map import BlockRecording
-from kvsim.sim.comparison_runs import Case, Options, Task, num_requests, run_case
+from kvsim.sim.comparison_runs import Case, Task, num_requests, run_case
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.sim.turns import in_turns
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.comparison_row import Row
     from kvsim.sim.comparison_runs import OnProgress
+    from kvsim.sim.run_arguments import RunOptions
     from kvsim.sim.stepper import Stepper
     from kvsim.sim.turns import Marks
     from kvsim.traces.trace import Trace
@@ -48,7 +49,7 @@ class _Marking(ScheduleListener):
 def run_in_step(
     traces: Sequence[Trace],
     cases: Sequence[Case],
-    options: Options,
+    options: RunOptions,
     on_progress: OnProgress,
     watch: Watch,
 ) -> list[Row]:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvsim.sim.comparison_row import Row
-    from kvsim.sim.comparison_runs import Case, OnProgress, Options
+    from kvsim.sim.comparison_runs import Case, OnProgress
+    from kvsim.sim.run_arguments import RunOptions
     from kvsim.traces.trace import Trace
 
 _POLL_S: Final = 0.2
@@ -45,7 +46,7 @@ _TASK: Final[list[Task]] = []  # what a worker process was started with
 def run_in_processes(
     traces: Sequence[Trace],
     cases: Sequence[Case],
-    options: Options,
+    options: RunOptions,
     jobs: int,
     on_progress: OnProgress,
 ) -> list[Row]:
@@ -69,7 +70,7 @@ def run_in_processes(
         folder.take_away()
 
 
-def _shared(folder: KeptFolder, traces: Sequence[Trace], options: Options) -> Path:
+def _shared(folder: KeptFolder, traces: Sequence[Trace], options: RunOptions) -> Path:
     """File of what all processes need."""
     file = folder.path / "0.pickle"
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.sim.block_map import BlockRecording, PoolFacts
 from kvsim.sim.comparison_kept import keep
 from kvsim.sim.comparison_row import Row, row_of
-from kvsim.sim.run import simulate
+from kvsim.sim.engine_run import Watchers
+from kvsim.sim.run import simulate_as
 from kvsim.sim.schedule_listener import Listeners
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.run_arguments import RunOptions
     from kvsim.sim.scenario import Scenario
     from kvsim.sim.schedule_listener import ScheduleListener
     from kvsim.traces.trace import Trace
@@ -38,31 +41,18 @@ class Case(NamedTuple):
     kept: Path | None = None
 
 
-class Options(TypedDict):
-    """What else shapes all runs, as :func:`kvsim.sim.run.simulate` names it."""
-
-    step: bool
-    audit: bool
-    seed: int
-    assume_max_tokens: str
-    closed: bool
-    think_time: str | None
-    num_users: int | None
-    timeout: str | None
-
-
 class Task(NamedTuple):
     """What all runs of a process share; ``ended`` counts ended requests, one entry a case."""
 
     traces: Sequence[Trace]
-    options: Options
+    options: RunOptions
     ended: MutableSequence[int]
 
 
 def run_here(
     traces: Sequence[Trace],
     cases: Sequence[Case],
-    options: Options,
+    options: RunOptions,
     on_progress: OnProgress,
 ) -> list[Row]:
     """Rows of the cases, one after the other; errors as ``simulate``, after a case's name."""
@@ -100,14 +90,8 @@ def run_case(
     if recording is not None and beside is not None:
         listener = Listeners((recording, beside))
     try:
-        run = simulate(
-            trace,
-            case.scenario,
-            rate_scale=case.rate_scale,
-            on_progress=note,
-            listener=listener,
-            **task.options,
-        )
+        options = replace(task.options, rate_scale=case.rate_scale)
+        run = simulate_as(trace, case.scenario, options, Watchers(note, listener))
     except ValueError as error:
         raise ValueError(f"{case.name}: {error}") from None
     if run.engine.partial:

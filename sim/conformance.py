@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.difference import Difference, differing
-from kvsim.sim.engine_run import run
+from kvsim.sim.engine_run import Engine, Watchers, run
 from kvsim.sim.golden import engine_options
 from kvsim.sim.leap_log import STEPPER_ONLY, LeapLog
 from kvsim.sim.leaper import leapable
@@ -182,7 +182,8 @@ def replay(
     ValueError
         An option is unknown or not allowed.
     """
-    config, cost = engine_options({**log.options, **(options or {})})
+    engine = Engine(*engine_options({**log.options, **(options or {})}))
+    config = engine.config
     max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
     leaps = not step and leapable(config)[0]
     comparison = Comparison(log, STEPPER_ONLY if leaps else ())
@@ -191,14 +192,13 @@ def replay(
     try:
         if leaps:
             ours = LeapLog(trace, comparison)
-            run(trace, config, cost, max_tokens=max_tokens, leap_listener=ours)
+            run(trace, engine, max_tokens=max_tokens, watchers=Watchers(leap_listener=ours))
         else:
             log_blocks = bool(log.options.get("log_blocks"))
             ours = StepperLog(trace, comparison, log_blocks=log_blocks)
-            run(trace, config, cost, max_tokens=max_tokens, listener=ours)
+            run(trace, engine, max_tokens=max_tokens, watchers=Watchers(listener=ours))
         comparison.finish(ours)
     except _Found as found:
         difference = found.difference
-    engine = "leaper" if leaps else "stepper"
     num_steps = sum(record["type"] == "step" for record in ours.records)
-    return Verdict(difference, num_steps, engine)
+    return Verdict(difference, num_steps, "leaper" if leaps else "stepper")

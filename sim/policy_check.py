@@ -19,8 +19,9 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import load_policy
-from kvsim.sim.engine_run import run
+from kvsim.sim.engine_run import Engine, run
 from kvsim.sim.random_scenario import random_scenario
+from kvsim.sim.run_arguments import RunOptions
 from kvsim.sim.wall import decide, look_behind_the_wall
 from kvsim.traces.counted import counted
 
@@ -143,7 +144,8 @@ def _each(
 
 def _ends(scenario: RandomScenario, _seed: int) -> str:
     trace, config, cost, max_tokens = scenario
-    recorder = run(trace, config, cost, max_tokens=max_tokens, step=True, audit=True).recorder
+    options = RunOptions(step=True, audit=True)
+    recorder = run(trace, Engine(config, cost), max_tokens=max_tokens, options=options).recorder
     if recorder.num_ended < len(trace):
         return f"{len(trace) - recorder.num_ended} of {counted(len(trace), 'request')} never end"
     return ""

@@ -100,15 +100,15 @@ def manifest(run: Run) -> dict[str, object]:
             "requests": len(run.trace),
             "source": run.source,
         },
-        "options": run.options,
-        "seed": run.seed,
+        "options": run.options.to_dict(),
+        "seed": run.options.seed,
         "versions": {name: version(name) for name in _PACKAGES},
         "scheduler_config": _rules(run.setup.config),
         "pool": asdict(run.setup.pool),
         "pool_terms": [asdict(term) for term in run.setup.pool_terms],
         "cost_source": run.setup.cost.name,
         "engine": {"name": run.engine.engine, "reason": run.engine.reason},
-        "audit": {"asked": bool(run.options.get("audit")), "events": run.engine.audited},
+        "audit": {"asked": run.options.audit, "events": run.engine.audited},
         "partial": run.engine.partial,
     }
 

@@ -38,12 +38,12 @@ def run_notes(run: Run) -> list[str]:
     notes += _lost_answers(run)
     notes += _several_answers(run)
     notes += _extrapolated(run)
-    rule = str(run.options.get("assume_max_tokens", "model"))
+    rule = run.options.assume_max_tokens
     if rule.startswith("factor"):
         notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
     if run.loop is not None:
         notes.append(run.loop.note())
-    elif run.options.get("rate_scale", "1") != "1" and (parents_of(run.trace) >= 0).any():
+    elif run.options.rate_scale != "1" and (parents_of(run.trace) >= 0).any():
         notes.append("--rate-scale divides the times between the turns of a session, too")
     return notes
 

@@ -17,10 +17,10 @@ from kvsim.policies.batching import Item, MixedRunningFirst, ScheduledStep, Sche
 from kvsim.policies.eviction import KeyedOrder
 from kvsim.policies.queue_order import FCFS
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.policy_check import check_policy
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

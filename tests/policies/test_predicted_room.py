@@ -16,9 +16,9 @@ from kvsim.policies.preemption.victims import last
 from kvsim.policies.queue_order import FCFS
 from kvsim.policies.sequence import Sequence
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 
 def make_state(num_blocks: int, *running: Sequence, **rules: object) -> SchedulerState:

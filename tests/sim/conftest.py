@@ -21,6 +21,7 @@ from kvsim.sim.memory_shares import PoolShape
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.recordings import find_trace, read_records
 from kvsim.sim.run import Run
+from kvsim.sim.run_arguments import RunOptions
 from kvsim.sim.scenario import Scenario
 from kvsim.traces import Trace, read_trace
 
@@ -86,7 +87,7 @@ def make_run(pool: PoolShape) -> Callable[..., Run]:
     def make(trace: Trace, recorder: Recorder, *, partial: bool = False) -> Run:
         setup = EngineSetup(SchedulerConfig(), LinearCost(1), pool, (), ("a <note>",))
         engine = EngineRun(recorder, "stepper", "asked for", partial, 0)
-        return Run(trace, Scenario(), setup, engine, 0, {"rate_scale": "1"})
+        return Run(trace, Scenario(), setup, engine, RunOptions())
 
     return make
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import LENGTH, Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.cost import StepCost

@@ -12,13 +12,13 @@ import pytest
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
-from kvsim.sim.engine_run import run
 from kvsim.sim.recorder import FINISHED, UNFINISHED
 from kvsim.sim.requests import Requests
 from kvsim.sim.schedule_log import ScheduleLog
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.flights import Flight

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
 

@@ -18,7 +18,6 @@ import pytest
 from kvsim.policies.eviction import EVICTION
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.next_use import NextUse
 from kvsim.sim.requests import Requests
 from kvsim.sim.run import simulate
@@ -27,6 +26,7 @@ from kvsim.sim.scenario_loader import scenario_to_toml
 from kvsim.traces.reuse import measure_reuse, replay
 from kvsim.traces.trace import PrefixIds, Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from types import ModuleType

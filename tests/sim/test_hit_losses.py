@@ -8,10 +8,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from kvsim.sim.engine_run import run
 from kvsim.sim.hit_losses import PARTS, hit_parts, tokens_seen_before
 from kvsim.sim.random_scenario import random_scenario
 from kvsim.traces.trace import PrefixIds, Trace
+from tests.engine_run import run
 
 
 def make_trace(prompts: list[int], ids: list[list[int]], id_tokens: int) -> Trace:

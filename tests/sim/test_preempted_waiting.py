@@ -10,7 +10,6 @@ import pytest
 
 from kvsim.policies.preemption import MODES
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.host_link import HostLink
 from kvsim.sim.queue_clock import CAUSES, PREEMPTED
 from kvsim.sim.random_scenario import random_scenario
@@ -18,6 +17,7 @@ from kvsim.sim.recorder import ABORTED, FINISHED, Recorder
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.stepper import Stepper

@@ -10,15 +10,16 @@ import pytest
 
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import EngineRun, run
 from kvsim.sim.host_link import HostLink
 from kvsim.sim.recorder import ABORTED, FINISHED
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.engine_run import EngineRun
 
 US = 10**6  # one microsecond in ps: the length of every step
 LINK = HostLink(alpha_ps=US // 10, bytes_per_s=10**7, block_bytes=3, copies_per_block=2)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from kvsim.cli.summary_table import summary_lines
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.requests import Requests
 from kvsim.sim.run import simulate
 from kvsim.sim.scenario import Scenario
 from kvsim.traces.trace import PrefixIds, Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.run import Run

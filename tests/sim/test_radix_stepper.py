@@ -10,7 +10,6 @@ import pytest
 
 from kvsim.policies.allocators import RadixAllocator
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.preset import load_preset, verification
 from kvsim.sim.run import simulate
@@ -18,6 +17,7 @@ from kvsim.sim.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import PrefixIds, Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.flights import Flight

@@ -16,7 +16,6 @@ from kvsim.policies.scheduler_config import KVGroup
 from kvsim.sim.comparison import compare
 from kvsim.sim.comparison_lines import table_lines
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.engine_setup import set_up
 from kvsim.sim.explain import explain
 from kvsim.sim.leaper import leapable
@@ -24,9 +23,11 @@ from kvsim.sim.profile_cost import ProfileCost
 from kvsim.sim.random_scenario import make_cost, make_trace
 from kvsim.sim.retention_cost import reads_kept
 from kvsim.sim.run import simulate
+from kvsim.sim.run_arguments import RunOptions
 from kvsim.sim.scenario import Scenario
 from kvsim.traces.trace import PrefixIds, Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -313,7 +314,7 @@ def test_scores_must_reach_as_far_as_sequences_may(tmp_path: Path) -> None:
 
 def test_hits_lost_to_dropping_are_not_explained() -> None:
     with pytest.raises(ValueError, match="'fifo' ends publishing"):
-        explain(one(4, 4), Scenario().with_values(SMALL | FIFO), seed=0, options={})
+        explain(one(4, 4), Scenario().with_values(SMALL | FIFO), RunOptions())
 
 
 def test_keys_that_a_kind_does_not_read_are_named() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.random_scenario import RandomScenario, random_scenario
 from kvsim.sim.recorder import ABORTED, FINISHED, REFUSED, UNFINISHED, Recorder
 from kvsim.sim.run import simulate
@@ -20,6 +19,7 @@ from kvsim.sim.samples import Samples
 from kvsim.sim.scenario import Scenario
 from kvsim.traces.trace import PrefixIds, Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 from tests.sim.test_twin import left_behind
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.beam_tree import BeamTree
 from kvsim.sim.cost import LinearCost
 from kvsim.sim.driver import Driver
-from kvsim.sim.engine_run import run
 from kvsim.sim.host_link import HostLink
 from kvsim.sim.memory_shares import PoolShape, all_time, while_waiting
 from kvsim.sim.recorder import FINISHED, REFUSED, Recorder
@@ -22,6 +21,7 @@ from kvsim.sim.requests import Requests
 from kvsim.sim.stepper import Stepper
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 LINK = HostLink(alpha_ps=7, bytes_per_s=10**11, block_bytes=3, copies_per_block=2)
 V0: dict[str, Any] = {

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import EngineRun, run
 from kvsim.sim.recorder import ABORTED, FINISHED, NEVER_PS, NOT_SENT, REFUSED
 from kvsim.traces.closed_loop import FollowOns, ThinkRule, follow_ons
 from kvsim.traces.trace import MorePredecessors, Trace, TraceError
 from tests.engine_config import engine_config
+from tests.engine_run import run
+
+if TYPE_CHECKING:
+    from kvsim.sim.engine_run import EngineRun
 
 PS_PER_NS = 1000
 COST = LinearCost(1000, 10, 5, 1)  # ps

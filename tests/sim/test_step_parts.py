@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.sim.cost import StepTime
-from kvsim.sim.engine_run import run
 from kvsim.sim.leap import steps_ps
 from kvsim.sim.random_scenario import random_scenario
 from kvsim.sim.recorder import Recorder
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.sim.step_parts import BOOKED_PARTS, PARTS, STEPS
 from kvsim.sim.time_windows import FIRST_WIDTH_PS
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.flights import Results

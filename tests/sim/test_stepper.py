@@ -10,7 +10,6 @@ import pytest
 from kvsim.policies.allocators import PagedAllocator
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import EngineRun, run
 from kvsim.sim.recorder import FINISHED, REFUSED
 from kvsim.sim.requests import Requests
 from kvsim.sim.stepper import Stepper
@@ -18,10 +17,12 @@ from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.max_tokens import assume_max_tokens
 from kvsim.traces.trace import LENGTH, STOP, Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvsim.sim.engine_run import EngineRun
     from kvsim.sim.flights import Flight
 
 US = 10**6  # one microsecond in ps: the length of every step

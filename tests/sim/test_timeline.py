@@ -11,7 +11,6 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.random_scenario import radix_scenario, random_scenario, reserved_scenario
 from kvsim.sim.recorder import FINISHED, REFUSED
 from kvsim.sim.run import simulate
@@ -19,6 +18,7 @@ from kvsim.sim.scenario import Scenario
 from kvsim.sim.timeline import NOT_DRAWN, Moment, Slice, Timeline, Track, chosen
 from kvsim.traces.patience import with_timeout
 from kvsim.traces.trace import Trace
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

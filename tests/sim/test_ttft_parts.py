@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.queue_clock import CAUSES
 from kvsim.sim.random_scenario import RandomScenario, random_scenario
 from kvsim.sim.ttft_parts import PARTS, TtftParts
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,6 @@ from kvsim.policies.allocators import ContiguousAllocator, RadixAllocator
 from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.leap_log import STEPPER_ONLY, LeapLog
 from kvsim.sim.random_scenario import (
     RandomScenario,
@@ -30,6 +29,7 @@ from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.sim.stepper_log import StepperLog
 from kvsim.traces.trace import Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.flights import Flight

@@ -27,10 +27,10 @@ import kvsim.policies as policies_package
 from kvsim.policies.queue_order import FCFS, QUEUE_ORDERS
 from kvsim.policies.registry import Registry
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
 from kvsim.sim.schedule_listener import ScheduleListener
 from kvsim.traces.trace import PrefixIds, Trace
 from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from kvsim.calibrate.measure.anchor import CPU_RULE, Anchor
 from kvsim.kernels.decoder import Decoder
 from kvsim.kernels.shape import DecoderShape
 from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_run import run
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from tests.calibrate.measure.conftest import FakeDevice
