@@ -19,30 +19,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from kvsim.calibrate import blocks
-from kvsim.calibrate.design import from_design
-from kvsim.calibrate.hold_out import hold_out_of, predict_unseen
-from kvsim.calibrate.loads import decode_pieces
-from kvsim.calibrate.points import Points
+from kvsim.calibrate.fit import blocks
+from kvsim.calibrate.fit.design import from_design
+from kvsim.calibrate.fit.hold_out import hold_out_of, predict_unseen
+from kvsim.calibrate.fit.loads import decode_pieces
 from kvsim.calibrate.shipped import RECIPES, measurements_of
 from kvsim.calibrate.sources import read_measurements
+from kvsim.calibrate.sources.points import Points
 from kvsim.calibrate.sources.request import ReadRequest
-from kvsim.sim.deployment import Deployment
+from kvsim.sim.cost.deployment import Deployment
+from kvsim.sim.cost.profile_file import load_bundled_profile
+from kvsim.sim.cost.scale import scale_profile
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
-from kvsim.sim.profile_file import load_bundled_profile
-from kvsim.sim.profile_scale import scale_profile
-from kvsim.sim.run import simulate
-from kvsim.sim.scenario_loader import load_scenario, replace_values
-from kvsim.traces.trace import Trace
+from kvsim.sim.run.run import simulate
+from kvsim.sim.scenario.loader import load_scenario, replace_values
+from kvsim.traces.trace.trace import Trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.calibrate.block_fit import Form
-    from kvsim.calibrate.measurements import Measurements
-    from kvsim.sim.profile import HoldOut, Profile
-    from kvsim.sim.profile_cost import ProfileCost
+    from kvsim.calibrate.fit.block_fit import Form
+    from kvsim.calibrate.sources.measurements import Measurements
+    from kvsim.sim.cost.profile import HoldOut, Profile
+    from kvsim.sim.cost.profile_cost import ProfileCost
 
 PS_PER_US = 10**6
 DENSE = ("a100-sxm", "h100-sxm", "l40s", "rtx-4090", "rtx-pro-6000")

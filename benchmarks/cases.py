@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.policy_cases import policy_cases
 from benchmarks.workloads import head, independent, multi_turn
 from kvsim.policies.scheduler_config import SchedulerConfig
-from kvsim.sim.cost import LinearCost
+from kvsim.sim.cost.step_cost import LinearCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvsim.sim.host_link import HostLink
+    from kvsim.sim.cost.host_link import HostLink
     from kvsim.traces import Trace
 
 SHARED: Final = Path(__file__).resolve().parents[2] / "shared"

@@ -20,7 +20,7 @@ from kvsim.policies.eviction import (
 )
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
-from kvsim.sim.host_link import ASSUMED_ALPHA_PS, HostLink
+from kvsim.sim.cost.host_link import ASSUMED_ALPHA_PS, HostLink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.readable import number
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import BLUE, LINES, VERMILLION
+from kvsim.traces.common.readable import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kvsim.calibrate.conversation import Turn
     from kvsim.calibrate.measure.cache_lab import CacheRow, StepRow
+    from kvsim.calibrate.validate.conversation import Turn
 
 
 def lab_page(

@@ -7,7 +7,6 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.calibrate.decoder_shape import decoder_shape
 from kvsim.calibrate.measure.anchor import anchor_rule
 from kvsim.calibrate.measure.bench import KernelBench
 from kvsim.calibrate.measure.buffers import ROTATE_BEYOND, Buffers
@@ -26,9 +25,10 @@ from kvsim.calibrate.measure.raw_points import RawPoints, point_of
 from kvsim.calibrate.measure.session import Rules, run_session
 from kvsim.calibrate.measure.timing import TimingRule, timer_of
 from kvsim.calibrate.measured_profile import measured_profile
+from kvsim.calibrate.validate.decoder_shape import decoder_shape
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import load_model
-from kvsim.traces.arguments import MOST, check_flags, check_number, check_text, check_whole
+from kvsim.traces.common.arguments import MOST, check_flags, check_number, check_text, check_whole
 from kvsim.traces.common.quantities import LARGEST
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
     import torch
 
+    from kvsim.calibrate.fit.measured_terms import Terms
     from kvsim.calibrate.measure.bench import Bench
     from kvsim.calibrate.measure.device import DeviceFacts
     from kvsim.calibrate.measure.estimate import Rates
     from kvsim.calibrate.measure.points import Point
     from kvsim.calibrate.measure.timing import Timer
-    from kvsim.calibrate.measured_terms import Terms
     from kvsim.kernels.shape import DecoderShape
+    from kvsim.sim.cost.profile import Profile
     from kvsim.sim.models import ModelSpec
-    from kvsim.sim.profile import Profile
 
 QUICK: Final = TimingRule(repeats=5, budget_s=2.0, min_repeats=3, wait_s=1.0)
 """Three at least: the median of two has half of a slow stretch inside one of them."""

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvsim.calibrate.hold_out import hold_out_of
+from kvsim.calibrate.fit.hold_out import hold_out_of
+from kvsim.calibrate.fit.measured_terms import fit_terms
+from kvsim.calibrate.fit.prediction import BLOCKS, predicted_us
 from kvsim.calibrate.measure.points import HOLD_OUT
 from kvsim.calibrate.measure.raw_points import point_of
-from kvsim.calibrate.measured_terms import fit_terms
-from kvsim.calibrate.prediction import BLOCKS, predicted_us
-from kvsim.sim import profile as terms
-from kvsim.sim.deployment import model_shape
-from kvsim.sim.profile import HoldOut, MeasuredRanges, Profile, layout_name
+from kvsim.sim.cost import profile as terms
+from kvsim.sim.cost.deployment import model_shape
+from kvsim.sim.cost.profile import HoldOut, MeasuredRanges, Profile, layout_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kvsim.calibrate.max_affine import Fit
+    from kvsim.calibrate.fit.max_affine import Fit
+    from kvsim.calibrate.fit.measured_terms import Knots, Terms
     from kvsim.calibrate.measure.points import Point
     from kvsim.calibrate.measure.timing import Timing
-    from kvsim.calibrate.measured_terms import Knots, Terms
     from kvsim.sim.models import ModelSpec
 
 _OF_THE_DECODER = "of kvsim's own decoder"

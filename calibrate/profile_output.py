@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.profile_file import dump_profile
-from kvsim.sim.run_place import drafted
-from kvsim.traces.final_path import final_path
+from kvsim.sim.cost.profile_file import dump_profile
+from kvsim.sim.folders.place import drafted
+from kvsim.traces.common.final_path import final_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvsim.sim.profile import Profile
+    from kvsim.sim.cost.profile import Profile
 
 
 def check_output(path: Path) -> None:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.calibrate.error_table import GATES_MEAN, error_rows
+from kvsim.calibrate.fit.error_table import GATES_MEAN, error_rows
+from kvsim.calibrate.fit.prediction import predicted_us
 from kvsim.calibrate.measure.points import HOLD_OUT
 from kvsim.calibrate.measure.raw_points import point_of
-from kvsim.calibrate.prediction import predicted_us
 from kvsim.calibrate.steadiness import spread_of_repeats, steadiness
-from kvsim.sim.readable import seconds
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import CYCLE, GREY
 from kvsim.sim.report.tables import table_html
-from kvsim.traces.counted import counted
+from kvsim.traces.common.counted import counted
+from kvsim.traces.common.readable import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import plotly.graph_objects as go
 
-    from kvsim.sim.profile import Profile
+    from kvsim.sim.cost.profile import Profile
 
 _SYMBOLS: Final = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon")
 _US_PER_S: Final = 1e6

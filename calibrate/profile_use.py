@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsim.sim.cost_sources import build_cost
+from kvsim.sim.cost.profile_file import load_profile
+from kvsim.sim.cost.sources import build_cost
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import bundled_models, load_model
-from kvsim.sim.profile_file import load_profile
 
 if TYPE_CHECKING:
+    from kvsim.sim.cost.profile import Profile
+    from kvsim.sim.cost.profile_cost import ProfileCost
     from kvsim.sim.models import ModelSpec
-    from kvsim.sim.profile import Profile
-    from kvsim.sim.profile_cost import ProfileCost
 
 
 def cost_of_profile(path: Path, model: str | None = None) -> ProfileCost:

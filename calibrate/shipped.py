@@ -1,7 +1,8 @@
 """The profiles that kvsim ships, and the tables each is fitted to.
 
-``python -m kvsim.calibrate.shipped TABLES sim/profiles`` writes them again, TABLES being a folder
-with the tables of aiconfigurator, vidur and llmservingsim, and prints their errors as a table.
+``python -m kvsim.calibrate.shipped TABLES sim/cost/profiles`` writes them again, TABLES being a
+folder with the tables of aiconfigurator, vidur and llmservingsim, and prints their errors as a
+table.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.calibrate.fit import fit_profile
-from kvsim.calibrate.gates import gate_of
-from kvsim.calibrate.measurements import filled_from
+from kvsim.calibrate.fit.fit import fit_profile
+from kvsim.calibrate.fit.gates import gate_of
 from kvsim.calibrate.profile_output import write_profile
 from kvsim.calibrate.sources import read_measurements
+from kvsim.calibrate.sources.measurements import filled_from
 from kvsim.calibrate.sources.request import ReadRequest
 from kvsim.sim.models import load_model
-from kvsim.sim.readable import percent
+from kvsim.traces.common.readable import percent
 
 if TYPE_CHECKING:
-    from kvsim.calibrate.measurements import Measurements
-    from kvsim.sim.profile import Profile
+    from kvsim.calibrate.sources.measurements import Measurements
+    from kvsim.sim.cost.profile import Profile
 
 
 class Part(NamedTuple):

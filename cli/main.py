@@ -19,22 +19,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
-from kvsim.cli import (
-    calibrate,
-    compare,
-    completion,
-    explain,
-    plan,
-    policy,
-    report,
-    schema,
-    simulate,
-    trace,
-    ui,
-    validate,
-)
-from kvsim.cli import list as list_command
-from kvsim.cli.colour import harmless
+from kvsim.cli.calibrate import command as calibrate
+from kvsim.cli.commands import compare, completion, explain, plan, policy, report, schema, simulate
+from kvsim.cli.commands import list as list_command
+from kvsim.cli.text.colour import harmless
+from kvsim.cli.trace import command as trace
+from kvsim.cli.ui import command as ui
+from kvsim.cli.validate import command as validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

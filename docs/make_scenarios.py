@@ -11,10 +11,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.text.catalogue import Entry, policies, presets
 from kvsim.policies.keys import key_of, name_of, rule_of
-from kvsim.sim.catalogue import Entry, policies, presets
-from kvsim.sim.run_arguments import RunOptions, flag_of
-from kvsim.sim.scenario import Scenario
+from kvsim.sim.run.options import RunOptions, flag_of
+from kvsim.sim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from dataclasses import Field

@@ -9,7 +9,7 @@
 
 # %%
 from kvsim.sim import Scenario, simulate
-from kvsim.sim.policy_check import check_policy
+from kvsim.sim.conformance.policy_check import check_policy
 from kvsim.traces import bundled_path, read_trace
 
 

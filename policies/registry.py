@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from kvsim.policies.guards.raised import RAISED, raised
-from kvsim.traces.arguments import check_text
+from kvsim.traces.common.arguments import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

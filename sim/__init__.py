@@ -11,20 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kvsim.sim.compared_scenarios import allocator_scenarios
-    from kvsim.sim.comparison import Comparison, compare
-    from kvsim.sim.run import Run, simulate
-    from kvsim.sim.scenario import Scenario
+    from kvsim.sim.comparison.comparison import Comparison, compare
+    from kvsim.sim.comparison.scenarios import allocator_scenarios
+    from kvsim.sim.run.run import Run, simulate
+    from kvsim.sim.scenario.scenario import Scenario
 
 __all__ = ["Comparison", "Run", "Scenario", "allocator_scenarios", "compare", "simulate"]
 
 _HOMES = {
-    "Comparison": "kvsim.sim.comparison",
-    "Run": "kvsim.sim.run",
-    "Scenario": "kvsim.sim.scenario",
-    "allocator_scenarios": "kvsim.sim.compared_scenarios",
-    "compare": "kvsim.sim.comparison",
-    "simulate": "kvsim.sim.run",
+    "Comparison": "kvsim.sim.comparison.comparison",
+    "Run": "kvsim.sim.run.run",
+    "Scenario": "kvsim.sim.scenario.scenario",
+    "allocator_scenarios": "kvsim.sim.comparison.scenarios",
+    "compare": "kvsim.sim.comparison.comparison",
+    "simulate": "kvsim.sim.run.run",
 }
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvsim.sim import engine_run
-from kvsim.sim.run_arguments import RunOptions
+from kvsim.sim.run import replay as engine_run
+from kvsim.sim.run.options import RunOptions
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.cost import StepCost
-    from kvsim.sim.host_link import HostLink
-    from kvsim.traces.closed_loop import FollowOns
-    from kvsim.traces.trace import Trace
+    from kvsim.sim.cost.host_link import HostLink
+    from kvsim.sim.cost.step_cost import StepCost
+    from kvsim.traces.adjust.closed_loop import FollowOns
+    from kvsim.traces.trace.trace import Trace
 
 WATCHERS = set(engine_run.Watchers.__dataclass_fields__)
 
@@ -30,7 +30,7 @@ def run(
     follow_ons: FollowOns | None = None,
     **more: Any,
 ) -> engine_run.EngineRun:
-    """As :func:`kvsim.sim.engine_run.run`; ``more`` are run options and watchers by name."""
+    """As :func:`kvsim.sim.run.replay.run`; ``more`` are run options and watchers by name."""
     return engine_run.run(
         trace,
         engine_run.Engine(config, cost, link),

@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.calibrate.cache_lab_page import lab_page
-from kvsim.calibrate.conversation import conversation
+from kvsim.calibrate.engine_logs.measured_run import LoadSeries, MeasuredRun
 from kvsim.calibrate.measure.cache_lab import CacheRow, StepRow
-from kvsim.calibrate.measured_run import LoadSeries, MeasuredRun
 from kvsim.calibrate.profile_page import profile_page
-from kvsim.calibrate.replay import compare as compare_replay
-from kvsim.calibrate.replay import replay, replay_trace
-from kvsim.calibrate.replay_page import replay_page
+from kvsim.calibrate.validate.conversation import conversation
+from kvsim.calibrate.validate.replay import compare as compare_replay
+from kvsim.calibrate.validate.replay import replay, replay_trace
+from kvsim.calibrate.validate.replay_page import replay_page
 from kvsim.policies.scheduler_config import SchedulerConfig
-from kvsim.sim.compared_scenarios import allocator_scenarios
-from kvsim.sim.comparison import Comparison, compare
-from kvsim.sim.comparison_presets import Published, PublishedLine, PublishedTable
-from kvsim.sim.cost import LinearCost
+from kvsim.sim.comparison.comparison import Comparison, compare
+from kvsim.sim.comparison.pages.page import comparison_page
+from kvsim.sim.comparison.presets import Published, PublishedLine, PublishedTable
+from kvsim.sim.comparison.scenarios import allocator_scenarios
+from kvsim.sim.cost.profile_file import load_bundled_profile
+from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.hardware import load_hardware
-from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
-from kvsim.sim.pool import plan
-from kvsim.sim.pool_document import plan_document
-from kvsim.sim.profile_file import load_bundled_profile
-from kvsim.sim.report.comparison_page import comparison_page
+from kvsim.sim.pool.document import plan_document
+from kvsim.sim.pool.plan import plan
+from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.report.plan_page import plan_page
 from kvsim.sim.report.run_page import run_page
-from kvsim.sim.run import Run, simulate
-from kvsim.sim.run_arguments import RunOptions
-from kvsim.sim.scenario_loader import load_scenario
+from kvsim.sim.run.options import RunOptions
+from kvsim.sim.run.run import Run, simulate
+from kvsim.sim.scenario.loader import load_scenario
 from kvsim.traces import bundled_path, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kvsim.traces.trace import Trace
+    from kvsim.traces.trace.trace import Trace
 
 _SMALL: Final[Mapping[str, object]] = {
     "engine.kv_memory": "1GiB",

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kvsim.cli.main import COMMANDS as COMMAND_MODULES
-from kvsim.sim.policy_check import check_policy
+from kvsim.sim.conformance.policy_check import check_policy
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kvsim.cli.main import main
-from kvsim.sim.policy_check import check_policy, find_kind
+from kvsim.sim.conformance.policy_check import check_policy, find_kind
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvsim.sim.report.comparison_page import comparison_page
+from kvsim.sim.comparison.pages.page import comparison_page
 from tests.page_kinds import PAGES, small_comparison
 
 if TYPE_CHECKING:

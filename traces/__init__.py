@@ -1,15 +1,23 @@
 """What was asked: trace formats in, one columnar :class:`Trace` out."""
 
-from kvsim.traces.answers import ANSWERS, apply_answers
-from kvsim.traces.arrivals import ArrivalRule, arrival_rule, session_start_rule
+from kvsim.traces.adjust.answers import ANSWERS, apply_answers
+from kvsim.traces.adjust.max_tokens import MaxTokensRule, assume_max_tokens
+from kvsim.traces.adjust.spread_ties import spread_ties
+from kvsim.traces.adjust.usable import check_usable
 from kvsim.traces.bundled import bundled_path
-from kvsim.traces.max_tokens import MaxTokensRule, assume_max_tokens
-from kvsim.traces.output_lengths import OutputRule
+from kvsim.traces.formats import format_names
 from kvsim.traces.read import read_trace
-from kvsim.traces.readers import format_names
-from kvsim.traces.spread_ties import spread_ties
-from kvsim.traces.trace import LENGTH, STOP, MorePredecessors, PrefixIds, Receipt, Trace, TraceError
-from kvsim.traces.usable import check_usable
+from kvsim.traces.reading.drawn.arrivals import ArrivalRule, arrival_rule, session_start_rule
+from kvsim.traces.reading.drawn.output_lengths import OutputRule
+from kvsim.traces.trace.trace import (
+    LENGTH,
+    STOP,
+    MorePredecessors,
+    PrefixIds,
+    Receipt,
+    Trace,
+    TraceError,
+)
 from kvsim.traces.write import write_trace
 
 __all__ = [

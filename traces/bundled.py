@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from kvsim.traces.trace import TraceError
+from kvsim.traces.trace.trace import TraceError
 
 BUNDLED: Final = {"chat-2k": "chat-2k.jsonl.gz"}
-"""Name -> file in ``traces/data``; made by ``kvsim.traces.synth``."""
+"""Name -> file in ``traces/data``; made by ``kvsim.traces.synth.synth``."""
 
 
 def bundled_path(name: str) -> Path:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from kvsim.traces.final_path import final_path
-from kvsim.traces.trace import TraceError
+from kvsim.traces.common.final_path import final_path
+from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kvsim.traces.arguments import check_flags, check_path, check_whole, is_whole
-from kvsim.traces.arrivals import ArrivalRule
-from kvsim.traces.output_lengths import OutputRule
-from kvsim.traces.readers import reader_for
-from kvsim.traces.readers.intake import Intake
-from kvsim.traces.readers.wishes import Wishes
-from kvsim.traces.source import Source
-from kvsim.traces.trace import TraceError
+from kvsim.traces.common.arguments import check_flags, check_path, check_whole, is_whole
+from kvsim.traces.formats import reader_for
+from kvsim.traces.reading.drawn.arrivals import ArrivalRule
+from kvsim.traces.reading.drawn.output_lengths import OutputRule
+from kvsim.traces.reading.intake import Intake
+from kvsim.traces.reading.source import Source
+from kvsim.traces.reading.wishes import Wishes
+from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvsim.traces.trace import Trace
+    from kvsim.traces.trace.trace import Trace
 
 
 def read_trace(
@@ -59,14 +59,14 @@ def read_trace(
         False: where the file does not say when requests arrive or sessions start, they stay at 0.
         For closed loops of users (``simulate(..., num_users=N)``): times say their order only.
     arrivals
-        Draw arrival times by this law (``"poisson(rate=3)"``, see ``kvsim.traces.arrivals``)
-        instead of the recorded ones; needed where a file has none. Where it says no rate, the
-        recorded rate holds.
+        Draw arrival times by this law (``"poisson(rate=3)"``, see
+        ``kvsim.traces.reading.drawn.arrivals``) instead of the recorded ones; needed where a file
+        has none. Where it says no rate, the recorded rate holds.
     session_starts
         The law by which sessions start in files whose sessions all begin at their own 0.
     output_tokens
         Lengths of answers for files without (``"256"``, ``"uniform(1,512)"``, see
-        ``kvsim.traces.output_lengths``).
+        ``kvsim.traces.reading.drawn.output_lengths``).
     seed
         Of all that is drawn.
 

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import numpy as np
 
-from kvsim.traces.arguments import check_path
-from kvsim.traces.final_path import final_path
-from kvsim.traces.own_format import ENDS_BY, METADATA_KEY, TEXTS, Metadata
-from kvsim.traces.readers.base import CSV_METADATA_MARK
-from kvsim.traces.trace import TraceError
-from kvsim.traces.trace_columns import check_trace
+from kvsim.traces.common.arguments import check_path
+from kvsim.traces.common.final_path import final_path
+from kvsim.traces.reading.base import CSV_METADATA_MARK
+from kvsim.traces.trace.columns import check_trace
+from kvsim.traces.trace.own_format import ENDS_BY, METADATA_KEY, TEXTS, Metadata
+from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from kvsim.traces.trace import Trace
+    from kvsim.traces.trace.trace import Trace
 
 _CHUNK_ROWS: Final = 1 << 14
 _NUMBERS: Final = (

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kvsim.calibrate.measurements import Measurements
+    from kvsim.calibrate.sources.measurements import Measurements
     from kvsim.calibrate.sources.request import ReadRequest
 
 SOURCES: Final = ("aiconfigurator", "vidur", "llmservingsim", "splitwise")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.calibrate.layer_shapes import Shape, ShapeTable, layer_shapes
-from kvsim.calibrate.measurements import Measurements
-from kvsim.calibrate.points import Points, no_points
 from kvsim.calibrate.sources.aiconfigurator_tables import card_tables
+from kvsim.calibrate.sources.layer_shapes import Shape, ShapeTable, layer_shapes
+from kvsim.calibrate.sources.measurements import Measurements
+from kvsim.calibrate.sources.points import Points, no_points
 from kvsim.calibrate.sources.table import points_of
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.calibrate.measurements import Measurements
 from kvsim.calibrate.sources.cards import CARDS, one_card
+from kvsim.calibrate.sources.measurements import Measurements
 from kvsim.calibrate.sources.request import plain_name
 from kvsim.calibrate.sources.table import points_of, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvsim.calibrate.points import Points
+    from kvsim.calibrate.sources.points import Points
     from kvsim.calibrate.sources.request import ReadRequest
 
 _NAME: Final = re.compile(

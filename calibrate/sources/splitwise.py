@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from kvsim.calibrate.measurements import Measurements
 from kvsim.calibrate.sources.cards import CARDS, one_card
+from kvsim.calibrate.sources.measurements import Measurements
 from kvsim.calibrate.sources.request import plain_name
 from kvsim.calibrate.sources.table import points_of, read_table
 

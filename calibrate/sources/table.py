@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from kvsim.calibrate.points import Points
+from kvsim.calibrate.sources.points import Points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

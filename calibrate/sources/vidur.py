@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.calibrate.measurements import Measurements
 from kvsim.calibrate.sources.cards import CARDS, one_card
+from kvsim.calibrate.sources.measurements import Measurements
 from kvsim.calibrate.sources.request import plain_name
 from kvsim.calibrate.sources.table import points_of, read_table
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from kvsim.calibrate.points import Points
+    from kvsim.calibrate.sources.points import Points
     from kvsim.calibrate.sources.request import ReadRequest
 
 _US_PER_MS: Final = 1000.0

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from docs.figures.svg import Curve, Stack, bars, curves, stacks
-from kvsim.sim.compared_scenarios import allocator_scenarios, compared
-from kvsim.sim.comparison import compare
-from kvsim.sim.comparison_presets import comparison_preset
-from kvsim.sim.comparison_presets.sosp23_fig2 import PAPER
-from kvsim.sim.comparison_presets.sosp23_lengths import saturated
-from kvsim.sim.engine_setup import set_up
+from kvsim.sim.comparison.comparison import compare
+from kvsim.sim.comparison.presets import comparison_preset
+from kvsim.sim.comparison.presets.sosp23_fig2 import PAPER
+from kvsim.sim.comparison.presets.sosp23_lengths import saturated
+from kvsim.sim.comparison.scenarios import allocator_scenarios, compared
 from kvsim.sim.models import load_model
 from kvsim.sim.report.palette import BLUE, STATE_LABELS, VERMILLION
-from kvsim.sim.scenario import Scenario
+from kvsim.sim.scenario.scenario import Scenario
+from kvsim.sim.scenario.setup import set_up
 from kvsim.traces import bundled_path, read_trace
 from kvsim.traces.reuse import measure_reuse
 

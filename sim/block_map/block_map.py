@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kvsim.sim.block_map.pool_facts import PoolFacts
-from kvsim.sim.memory_shares import PRIMITIVES
+from kvsim.sim.metrics.shares import PRIMITIVES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.memory_shares import PRIMITIVES
+from kvsim.sim.metrics.shares import PRIMITIVES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

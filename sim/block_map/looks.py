@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.memory_shares import PRIMITIVES, STATES
+from kvsim.sim.metrics.shares import PRIMITIVES, STATES
 from kvsim.sim.report import palette
 
 if TYPE_CHECKING:

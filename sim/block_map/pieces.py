@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.sim.memory_shares import PRIMITIVES
+from kvsim.sim.metrics.shares import PRIMITIVES
 
 if TYPE_CHECKING:
     from kvsim.policies.sequence import Sequence

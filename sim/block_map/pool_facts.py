@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kvsim.sim.block_map.cells import Grid
-from kvsim.sim.block_map.places import pool_words
+from kvsim.sim.block_map.places.base import pool_words
 from kvsim.sim.block_map.record_options import MOST_CELLS
 
 if TYPE_CHECKING:
-    from kvsim.sim.engine_setup import EngineSetup
-    from kvsim.sim.scenario import Scenario
-    from kvsim.traces.trace import Trace
+    from kvsim.sim.scenario.scenario import Scenario
+    from kvsim.sim.scenario.setup import EngineSetup
+    from kvsim.traces.trace.trace import Trace
 
 
 class Described(Protocol):

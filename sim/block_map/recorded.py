@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvsim.sim.block_map.block_map import BlockMap
-from kvsim.sim.run_place import BLOCKS, COMPARISON, MANIFEST, REPORT, row_blocks_in
+from kvsim.sim.folders.place import BLOCKS, COMPARISON, MANIFEST, REPORT, row_blocks_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

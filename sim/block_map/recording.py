@@ -9,20 +9,20 @@ import numpy as np
 from kvsim.sim.block_map.block_map import BlockMap
 from kvsim.sim.block_map.cells import Grid, cut, folded, never_slots
 from kvsim.sim.block_map.pieces import CODE
-from kvsim.sim.block_map.places import places_of
+from kvsim.sim.block_map.places.base import places_of
 from kvsim.sim.block_map.record_options import RecordOptions
 from kvsim.sim.block_map.snapshot import Snapshot
-from kvsim.sim.recorder import NEVER_PS
-from kvsim.sim.schedule_listener import ScheduleListener
+from kvsim.sim.engine.listener import ScheduleListener
+from kvsim.sim.recording.recorder import NEVER_PS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.sim.block_map.pieces import Residency
-    from kvsim.sim.block_map.places import Places
+    from kvsim.sim.block_map.places.base import Places
     from kvsim.sim.block_map.pool_facts import PoolFacts
-    from kvsim.sim.flights import Flight
-    from kvsim.sim.stepper import Stepper
+    from kvsim.sim.engine.stepper import Stepper
+    from kvsim.sim.engine.steps_in_flight import Flight
 
 FIRST_WIDTH_PS: Final = 2**30
 """About 1 ms between snapshots at least; doubled as often as there are too many."""

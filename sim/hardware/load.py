@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.sim.hardware.card_file import card_of, read_card
-from kvsim.traces.arguments import check_text
+from kvsim.traces.common.arguments import check_text
 
 if TYPE_CHECKING:
     from kvsim.sim.hardware.spec import HardwareSpec

@@ -16,7 +16,7 @@ from kvsim.sim.models.gpt2 import parse_gpt2
 from kvsim.sim.models.hybrid import parse_jamba, parse_mamba_attention, parse_nemotron_h
 from kvsim.sim.models.opt import parse_opt
 from kvsim.sim.models.reader import ConfigReader, read_config
-from kvsim.traces.arguments import check_kind
+from kvsim.traces.common.arguments import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.load_charts import GIB, add_area, time_figure
 from kvsim.sim.report.palette import BLUE, GREEN, ORANGE, PALE, SKY, VERMILLION
-from kvsim.traces.counted import counted
+from kvsim.traces.common.counted import counted
 
 if TYPE_CHECKING:
     from kvsim.sim.report.run_view import RunView

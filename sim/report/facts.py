@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.sim.datasheet import is_assumed
-from kvsim.sim.preset import preset_names
-from kvsim.sim.readable import number, seconds
-from kvsim.sim.scenario_loader import load_scenario, scenario_to_dict
-from kvsim.traces.counted import counted
+from kvsim.sim.cost.datasheet import is_assumed
+from kvsim.sim.scenario.loader import load_scenario, scenario_to_dict
+from kvsim.sim.scenario.preset import preset_names
+from kvsim.traces.common.counted import counted
+from kvsim.traces.common.readable import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kvsim.sim.run import Run
-    from kvsim.sim.scenario import Scenario
+    from kvsim.sim.run.run import Run
+    from kvsim.sim.scenario.scenario import Scenario
 
 _CHANGES_NOTHING: Final = ("step", "audit")
 _TOLD_ELSEWHERE: Final = ("model.name", "hardware.name", "slo.ttft", "slo.tpot", "slo.e2e")

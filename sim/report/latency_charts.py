@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.readable import seconds
+from kvsim.sim.metrics.request_columns import PS_PER_S
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, in_seconds, laid_out, log_ticks, new_figure, numbers
 from kvsim.sim.report.load_charts import time_figure
 from kvsim.sim.report.palette import LINES
-from kvsim.sim.request_columns import PS_PER_S
-from kvsim.traces.counted import counted
+from kvsim.traces.common.counted import counted
+from kvsim.traces.common.readable import seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.sim.gap_histogram import GapHistogram
+    from kvsim.sim.recording.gap_histogram import GapHistogram
     from kvsim.sim.report.run_view import RunView
 
 _QUANTILES: Final = np.linspace(0.0, 1.0, 201)

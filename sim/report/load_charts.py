@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.memory_shares import STATES
-from kvsim.sim.queue_clock import CAUSES
-from kvsim.sim.readable import amount, number
+from kvsim.sim.metrics.shares import STATES
+from kvsim.sim.metrics.tables import cause_column
+from kvsim.sim.recording.waiting_clock import CAUSES
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.palette import (
@@ -21,7 +21,7 @@ from kvsim.sim.report.palette import (
     STATE_LABELS,
     VERMILLION,
 )
-from kvsim.sim.run_tables import cause_column
+from kvsim.traces.common.readable import amount, number
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kvsim.sim.comparison_lines import table_lines
-from kvsim.sim.readable import number, seconds
+from kvsim.sim.comparison.lines import table_lines
+from kvsim.traces.common.readable import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kvsim.sim.comparison import Comparison
-    from kvsim.sim.run import Run
+    from kvsim.sim.comparison.comparison import Comparison
+    from kvsim.sim.run.run import Run
 
 _LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"))
 _COMPARED: Final = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.run_place import drafted
-from kvsim.traces.final_path import final_path
+from kvsim.sim.folders.place import drafted
+from kvsim.traces.common.final_path import final_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

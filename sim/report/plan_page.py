@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvsim.sim.readable import amount
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import escaped, laid_out, log_ticks, new_figure
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
 from kvsim.sim.report.tables import table_html
-from kvsim.traces.counted import counted
+from kvsim.traces.common.counted import counted
+from kvsim.traces.common.readable import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kvsim.sim.pool import Pool
+    from kvsim.sim.pool.plan import Pool
     from kvsim.sim.report.page import Block
 
     Document = Mapping[str, Any]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.report.chart import Chart
     from kvsim.sim.report.page import Block
-    from kvsim.sim.run import Run
+    from kvsim.sim.run.run import Run
 
 RUN_CHARTS: Final[tuple[Callable[[RunView], Chart | str], ...]] = (
     memory_chart,

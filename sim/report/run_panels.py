@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.readable import seconds
 from kvsim.sim.report.figures import escaped, log_ticks
 from kvsim.sim.report.multiples import ACROSS, place_of, small_multiples
+from kvsim.traces.common.readable import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from kvsim.sim.report.chart import Chart
-    from kvsim.sim.run import Run
+    from kvsim.sim.run.run import Run
 
 
 class RunPlots:

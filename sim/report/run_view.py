@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.sim.metrics.request_columns import RequestColumns
+from kvsim.sim.metrics.tables import series_table
 from kvsim.sim.report.figures import numbers
-from kvsim.sim.request_columns import RequestColumns
-from kvsim.sim.run_tables import series_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from kvsim.sim.gap_windows import GapCourse
-    from kvsim.sim.run import Run
+    from kvsim.sim.recording.gap_windows import GapCourse
+    from kvsim.sim.run.run import Run
 
 _MOST_PARTS: Final = 120
 _FEWEST_REQUESTS: Final = 20

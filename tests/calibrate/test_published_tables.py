@@ -9,14 +9,14 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.calibration import decode_steps, engine_errors, kernel_us
-from kvsim.calibrate.hold_out import hold_out_of
+from kvsim.calibrate.fit.hold_out import hold_out_of
 from kvsim.calibrate.sources import read_measurements
 from kvsim.calibrate.sources.request import ReadRequest
-from kvsim.sim.deployment import Deployment
+from kvsim.sim.cost.deployment import Deployment
+from kvsim.sim.cost.profile_file import load_bundled_profile
+from kvsim.sim.cost.scale import scale_profile
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
-from kvsim.sim.profile_file import load_bundled_profile
-from kvsim.sim.profile_scale import scale_profile
 
 
 @pytest.fixture

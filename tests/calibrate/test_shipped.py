@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kvsim.calibrate import prediction
+from kvsim.calibrate.fit import prediction
 from kvsim.calibrate.shipped import RECIPES, Recipe, error_rows, fit_recipe
-from kvsim.sim.cost_sources import build_cost
+from kvsim.sim.cost.profile import HoldOut
+from kvsim.sim.cost.profile_file import bundled_profiles, load_bundled_profile
+from kvsim.sim.cost.sources import build_cost
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
-from kvsim.sim.profile import HoldOut
-from kvsim.sim.profile_file import bundled_profiles, load_bundled_profile
 
 
 def test_each_shipped_profile_has_a_recipe() -> None:

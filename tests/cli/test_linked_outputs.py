@@ -9,10 +9,10 @@ import pytest
 from kvsim.calibrate.measure.raw_points import RawPoints
 from kvsim.calibrate.profile_output import check_output, write_whole
 from kvsim.cli.main import main
+from kvsim.sim.folders.place import drafted
 from kvsim.sim.report.page_file import write_page
-from kvsim.sim.run_place import drafted
 from kvsim.traces import bundled_path, fetch, read_trace, write_trace
-from kvsim.traces.final_path import final_path
+from kvsim.traces.common.final_path import final_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from kvsim.cli import main as command_line
-from kvsim.cli import simulate
+from kvsim.cli.commands import simulate
 from kvsim.cli.main import build_parser, main
 
 HEAVY = ("pandas", "scipy", "plotly", "torch", "pyarrow", "numpy", "simpy", "tqdm", "shtab")

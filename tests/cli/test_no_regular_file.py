@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvsim.cli.main import main
-from kvsim.sim.run_place import drafted
+from kvsim.sim.folders.place import drafted
 from kvsim.traces import bundled_path
 
 if TYPE_CHECKING:

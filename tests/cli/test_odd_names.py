@@ -14,17 +14,17 @@ from xml.dom import minidom
 import pandas as pd
 import pytest
 
-from kvsim.cli.colour import STATE_COLOURS
-from kvsim.cli.compare_table import comparison_lines
 from kvsim.cli.main import main
-from kvsim.cli.table import table, wrapped
-from kvsim.cli.watch_panel import Clock, Snapshot, panel_lines
-from kvsim.sim.comparison import compare
-from kvsim.sim.readable import printable
-from kvsim.sim.run_place import BLOCK_MAP, REPORT
-from kvsim.sim.scenario import Scenario
+from kvsim.cli.text.colour import STATE_COLOURS
+from kvsim.cli.text.compare_table import comparison_lines
+from kvsim.cli.text.table import table, wrapped
+from kvsim.cli.text.watch_panel import Clock, Snapshot, panel_lines
+from kvsim.sim.comparison.comparison import compare
+from kvsim.sim.folders.place import BLOCK_MAP, REPORT
+from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces import bundled_path, read_trace
-from kvsim.traces.columns import num_columns
+from kvsim.traces.common.columns import num_columns
+from kvsim.traces.common.readable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path

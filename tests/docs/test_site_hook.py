@@ -32,7 +32,7 @@ def test_every_page_has_one_place_in_the_nav() -> None:
     [
         ("[m](docs/metrics.md#latency)", "index.md", "[m](metrics.md#latency)"),
         ("![p](docs/figures/a.svg)", "index.md", "![p](figures/a.svg)"),
-        ("[sim/driver.py](sim/driver.py)", "index.md", "`sim/driver.py`"),
+        ("[sim/engine/driver.py](sim/engine/driver.py)", "index.md", "`sim/engine/driver.py`"),
         ("[`LICENSE`](LICENSE)", "index.md", "`LICENSE`"),
         ("[e](../examples)", "policies.md", "[e](examples/policies.md)"),
         ("[c](../CONTRIBUTING.md#traps)", "design.md", "[c](contributing.md#traps)"),

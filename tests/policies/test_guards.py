@@ -16,9 +16,9 @@ from kvsim.policies.allocators.base import Hit, Usage
 from kvsim.policies.batching import Item, MixedRunningFirst, ScheduledStep, SchedulerState
 from kvsim.policies.eviction import KeyedOrder
 from kvsim.policies.queue_order import FCFS
-from kvsim.sim.cost import LinearCost
-from kvsim.sim.policy_check import check_policy
-from kvsim.traces.trace import Trace
+from kvsim.sim.conformance.policy_check import check_policy
+from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.traces.trace.trace import Trace
 from tests.engine_config import engine_config
 from tests.engine_run import run
 

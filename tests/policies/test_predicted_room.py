@@ -15,8 +15,8 @@ from kvsim.policies.predictor import MaxTokens
 from kvsim.policies.preemption.victims import last
 from kvsim.policies.queue_order import FCFS
 from kvsim.policies.sequence import Sequence
-from kvsim.sim.cost import LinearCost
-from kvsim.traces.trace import Trace
+from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.traces.trace.trace import Trace
 from tests.engine_config import engine_config
 from tests.engine_run import run
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
-from kvsim.sim.cache_log import CacheLog, cache_log
-from kvsim.sim.cost import LinearCost, StepTime
-from kvsim.sim.engine_run import EngineRun
-from kvsim.sim.engine_setup import EngineSetup
-from kvsim.sim.golden import GoldenLog, read_log
-from kvsim.sim.memory_shares import PoolShape
-from kvsim.sim.recorder import Recorder
-from kvsim.sim.recordings import find_trace, read_records
-from kvsim.sim.run import Run
-from kvsim.sim.run_arguments import RunOptions
-from kvsim.sim.scenario import Scenario
+from kvsim.sim.conformance.cache_log import CacheLog, cache_log
+from kvsim.sim.conformance.recordings import find_trace, read_records
+from kvsim.sim.conformance.vllm_log import GoldenLog, read_log
+from kvsim.sim.cost.step_cost import LinearCost, StepTime
+from kvsim.sim.metrics.shares import PoolShape
+from kvsim.sim.recording.recorder import Recorder
+from kvsim.sim.run.options import RunOptions
+from kvsim.sim.run.replay import EngineRun
+from kvsim.sim.run.run import Run
+from kvsim.sim.scenario.scenario import Scenario
+from kvsim.sim.scenario.setup import EngineSetup
 from kvsim.traces import Trace, read_trace
 
 if TYPE_CHECKING:

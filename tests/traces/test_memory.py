@@ -35,7 +35,7 @@ _READ: Final = """
 import sys
 from pathlib import Path
 from kvsim.traces import read_trace
-from kvsim.traces.statistics import statistics_of
+from kvsim.traces.trace.statistics import statistics_of
 statistics = statistics_of(read_trace(sys.argv[1], keep_unusable=True))
 status = Path("/proc/self/status").read_text("utf-8")
 peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))

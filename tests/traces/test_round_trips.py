@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvsim.traces import Trace, read_trace, write_trace
-from kvsim.traces.trace import PrefixIds
+from kvsim.traces.trace.trace import PrefixIds
 
 DATA = Path(__file__).parents[1] / "data"
 NEEDS: dict[str, Any] = {

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.traces.trace import TraceError
+from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.traces.trace import Trace
+    from kvsim.traces.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from kvsim.traces.reuse.ceiling import Ceiling, ceiling_of
 from kvsim.traces.reuse.curve import Counted, Curve, Hits
 from kvsim.traces.reuse.replay import replay
 from kvsim.traces.reuse.stack import plain_positions, tree_positions
-from kvsim.traces.trace import TraceError
+from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
-    from kvsim.traces.trace import Trace
+    from kvsim.traces.trace.trace import Trace
 
 DEFINITIONS: Final = {
     "tree": "prefix tree: a request is looked up before it is inserted, and its leading run of "

@@ -26,7 +26,7 @@ import numpy as np
 from kvsim.traces.reuse.marking_stores import S3Fifo, Sieve
 from kvsim.traces.reuse.stores import NO_MORE, Fifo, Furthest, Lfu, Lru
 from kvsim.traces.reuse.tree_replay import LeafFurthest, LeafLfu, LeafLru, LeafTree
-from kvsim.traces.trace import TraceError
+from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from kvsim.calibrate.cache_lab_page import lab_page
-from kvsim.calibrate.conversation import conversation
 from kvsim.calibrate.measure.cache_lab import (
     CacheRow,
     DecoderLab,
@@ -20,10 +19,11 @@ from kvsim.calibrate.measure.cache_lab import (
     step_table,
 )
 from kvsim.calibrate.measure.timing import HostTimer
-from kvsim.cli.calibrate_cache_lab import lab_lines
+from kvsim.calibrate.validate.conversation import conversation
+from kvsim.cli.calibrate.cache_lab import lab_lines
 from kvsim.kernels.decoder import Decoder
 from kvsim.kernels.shape import DecoderShape
-from kvsim.sim.cost import LinearCost
+from kvsim.sim.cost.step_cost import LinearCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable

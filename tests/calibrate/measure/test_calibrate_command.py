@@ -10,7 +10,7 @@ import pytest
 
 from kvsim.calibrate import calibration
 from kvsim.cli.main import main
-from kvsim.sim.profile_file import load_profile
+from kvsim.sim.cost.profile_file import load_profile
 from kvsim.traces import bundled_path
 
 if TYPE_CHECKING:

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvsim.calibrate.calibration import Calibration, Wish, plan_calibration, raw_path
+from kvsim.calibrate.fit.prediction import head_us, predicted_us
+from kvsim.calibrate.fit.term_table import attention_rates, copy_rates, term_rows
 from kvsim.calibrate.measure.points import Limits, flex
-from kvsim.calibrate.prediction import head_us, predicted_us
 from kvsim.calibrate.profile_page import compared_points, profile_page
 from kvsim.calibrate.profile_use import cost_of_profile
-from kvsim.calibrate.term_table import attention_rates, copy_rates, term_rows
+from kvsim.sim.cost.profile import HoldOut
+from kvsim.sim.cost.profile_file import dump_profile, load_profile
 from kvsim.sim.hardware import load_hardware
-from kvsim.sim.profile import HoldOut
-from kvsim.sim.profile_file import dump_profile, load_profile
 from tests.calibrate.measure.conftest import known_point_us
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvsim.calibrate.measure.points import Point
-    from kvsim.sim.profile import Profile
+    from kvsim.sim.cost.profile import Profile
     from tests.calibrate.measure.conftest import FakeDevice
 
 

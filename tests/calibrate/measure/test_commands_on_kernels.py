@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvsim.cli.main import main
-from kvsim.sim.profile_file import load_profile
+from kvsim.sim.cost.profile_file import load_profile
 
 if TYPE_CHECKING:
     from pathlib import Path

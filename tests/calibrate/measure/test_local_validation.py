@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from kvsim.calibrate import local_decoder
-from kvsim.calibrate.local_decoder import LocalDecoder
-from kvsim.calibrate.local_validation import LocalTrace, validate_local
 from kvsim.calibrate.measure.anchor import CPU_RULE, Anchor
+from kvsim.calibrate.validate import local_decoder
+from kvsim.calibrate.validate.local_decoder import LocalDecoder
+from kvsim.calibrate.validate.local_validation import LocalTrace, validate_local
 from kvsim.kernels.decoder import Decoder
 from kvsim.kernels.shape import DecoderShape
-from kvsim.sim.cost import LinearCost
+from kvsim.sim.cost.step_cost import LinearCost
 from tests.engine_run import run
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from kvsim.calibrate.measure.points import (
     layouts,
 )
 from kvsim.calibrate.measure.raw_points import point_of
-from kvsim.sim import measured_points
+from kvsim.sim.cost import measured_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from kvsim.sim.block_map import BlockMap, BlockRecording, PoolFacts, RecordOptions
-from kvsim.sim.compared_scenarios import with_equal_memory
-from kvsim.sim.run import simulate
-from kvsim.sim.scenario_loader import load_scenario
-from kvsim.traces.trace import PrefixIds, Trace
+from kvsim.sim.comparison.scenarios import with_equal_memory
+from kvsim.sim.run.run import simulate
+from kvsim.sim.scenario.loader import load_scenario
+from kvsim.traces.trace.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvsim.sim.scenario import Scenario
+    from kvsim.sim.scenario.scenario import Scenario
 
 NAMES = ("contiguous", "blocks", "<i>tree</i>")
 

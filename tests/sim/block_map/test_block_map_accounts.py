@@ -18,15 +18,15 @@ from kvsim.policies.allocators import ContiguousAllocator, PagedAllocator
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.block_map import BlockMap, BlockRecording, PoolFacts, RecordOptions
 from kvsim.sim.block_map.cells import Grid
-from kvsim.sim.cost import LinearCost
-from kvsim.sim.driver import Driver
-from kvsim.sim.memory_shares import PRIMITIVES, PoolShape, all_time
-from kvsim.sim.recorder import Recorder
-from kvsim.sim.requests import Requests
-from kvsim.sim.schedule_listener import Listeners, ScheduleListener
-from kvsim.sim.stepper import Stepper
-from kvsim.traces.max_tokens import assume_max_tokens
-from kvsim.traces.trace import PrefixIds, Trace
+from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.sim.engine.driver import Driver
+from kvsim.sim.engine.listener import Listeners, ScheduleListener
+from kvsim.sim.engine.requests import Requests
+from kvsim.sim.engine.stepper import Stepper
+from kvsim.sim.metrics.shares import PRIMITIVES, PoolShape, all_time
+from kvsim.sim.recording.recorder import Recorder
+from kvsim.traces.adjust.max_tokens import assume_max_tokens
+from kvsim.traces.trace.trace import PrefixIds, Trace
 from tests.engine_config import engine_config
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pytest
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.block_map import BlockMap, BlockRecording, PoolFacts, RecordOptions
-from kvsim.sim.block_map.places import check_drawable
-from kvsim.sim.memory_shares import PRIMITIVES
-from kvsim.sim.run import simulate
-from kvsim.sim.scenario_loader import load_scenario
-from kvsim.traces.trace import Trace
+from kvsim.sim.block_map.places.base import check_drawable
+from kvsim.sim.metrics.shares import PRIMITIVES
+from kvsim.sim.run.run import simulate
+from kvsim.sim.scenario.loader import load_scenario
+from kvsim.traces.trace.trace import Trace
 from tests.engine_config import engine_config
 from tests.sim.block_map.conftest import trace_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kvsim.sim.stepper import Stepper
+    from kvsim.sim.engine.stepper import Stepper
 
 S = 10**12
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.sim.readable import seconds
 from kvsim.sim.report.chart import unbroken
 from kvsim.sim.report.figures import log_ticks, numbers, thinned
+from kvsim.traces.common.readable import seconds
 from tests.page_kinds import PAGES
 
 

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from kvsim.sim.cost import LinearCost
-from kvsim.sim.engine_setup import set_up
+from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.hardware import load_hardware
-from kvsim.sim.memory_terms import PoolRequest
 from kvsim.sim.models import load_model
-from kvsim.sim.pool import plan
-from kvsim.sim.pool_document import plan_document
-from kvsim.sim.recorder import Recorder
+from kvsim.sim.pool.document import plan_document
+from kvsim.sim.pool.plan import plan
+from kvsim.sim.pool.terms import PoolRequest
+from kvsim.sim.recording.recorder import Recorder
 from kvsim.sim.report.event_charts import STEP_PARTS
 from kvsim.sim.report.palette import STATE_LABELS
 from kvsim.sim.report.plan_page import memory_chart
 from kvsim.sim.report.run_page import run_page
 from kvsim.sim.report.run_panels import run_panels
-from kvsim.sim.run import Run, simulate
-from kvsim.sim.run_arguments import RunOptions
-from kvsim.sim.scenario import Scenario
+from kvsim.sim.run.options import RunOptions
+from kvsim.sim.run.run import Run, simulate
+from kvsim.sim.scenario.scenario import Scenario
+from kvsim.sim.scenario.setup import set_up
 from kvsim.traces import bundled_path, read_trace
-from kvsim.traces.trace import Trace
+from kvsim.traces.trace.trace import Trace
 from tests.engine_run import run
 
 if TYPE_CHECKING:

@@ -1,0 +1,4 @@
+"""``kvsim calibrate`` and its sub-commands, one file each.
+
+``command`` declares them.
+"""

@@ -1,0 +1,4 @@
+"""The commands without sub-commands, one file each.
+
+``kvsim.cli.main`` lists them.
+"""

@@ -1,0 +1,111 @@
+"""``kvsim explain RUN``: where hits were lost, and where time to first token went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.cli.commands.completion import FILES
+from kvsim.cli.text.colour import print_lines
+
+if TYPE_CHECKING:
+    import argparse
+
+    from kvsim.sim.explain.explain import Explanation
+    from kvsim.traces.trace.trace import Trace
+
+_LABEL: Final = 40
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "explain",
+        help="say where hits were lost and where time to first token went",
+        description="Make a run again, step by step, and say where its prefix-cache hits were lost "
+        "and where its time to first token went, in parts that add up to the whole.",
+    )
+    folder = parser.add_argument("run", metavar="RUN", help="folder that kvsim simulate wrote")
+    folder.complete = FILES  # type: ignore[attr-defined]  # read by shtab
+    parser.add_argument(
+        "--trace", metavar="FILE", help="the run's trace, where it is not found under its own name"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.set_defaults(handler=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain and print."""
+    from kvsim.sim.explain.explain import explain
+    from kvsim.sim.run.folder import read_manifest, to_json
+    from kvsim.sim.run.options import RunOptions
+    from kvsim.sim.scenario.loader import scenario_from_dict
+
+    folder = Path(arguments.run)
+    manifest = read_manifest(folder)
+    if manifest["partial"]:
+        raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")
+    scenario = scenario_from_dict(manifest["scenario"], str(folder))
+    options = RunOptions(**manifest["options"], seed=manifest["seed"])
+    trace = _trace_of(manifest, folder, arguments.trace)
+    found = explain(trace, scenario, options)
+    if arguments.json:
+        print(to_json(found.to_dict()), end="")
+    else:
+        print_lines(_lines(found))
+    return 0
+
+
+def _trace_of(manifest: dict[str, Any], folder: Path, given: str | None) -> Trace:
+    """Read the run's trace as the run did; another file of that name is refused."""
+    from kvsim.cli.options.trace_options import read_as_before
+
+    source = manifest["trace"].get("source")
+    if source is None:
+        raise ValueError(
+            f"{folder} does not say how its trace was read: it was not made by kvsim simulate; "
+            "call kvsim.sim.explain.explain.explain with the trace"
+        )
+    path = Path(given or source["path"])
+    if not path.exists():
+        raise ValueError(f"{path}, the trace of {folder}, is not there; give --trace FILE")
+    trace = read_as_before(path, source["options"], manifest["seed"])
+    if trace.sha256 != manifest["trace"]["sha256"]:
+        raise ValueError(
+            f"{path} is not the trace of {folder}: its sha256 is {trace.sha256}, not "
+            f"{manifest['trace']['sha256']}"
+        )
+    return trace
+
+
+def _lines(found: Explanation) -> list[str]:
+    from kvsim.cli.text.table import table
+    from kvsim.traces.common.readable import number
+
+    total = sum(found.hits.values())
+    rows: list[tuple[str, ...]] = [("prompt tokens of admitted requests", "tokens", "share")]
+    for name, tokens in found.hits.items():
+        if tokens or name == "hit":
+            rows.append((f"  {name}", number(tokens), _share(tokens, total)))
+    rows.append(("sum", number(total), _share(total, total)))
+    lines = table(rows, first_width=_LABEL)
+    columns = (found.ttft_s, found.slowest_ttft_s)
+    wholes = [sum(parts.values()) for parts in columns]
+    rows = [("mean TTFT", "all", "share", "slowest 1 %", "share")]
+    for name in (name for name in found.ttft_s if any(parts[name] for parts in columns)):
+        cells = [(parts[name], whole) for parts, whole in zip(columns, wholes, strict=True)]
+        rows.append((f"  {name}", *_pairs(cells)))
+    rows.append(("sum", *_pairs([(whole, whole) for whole in wholes])))
+    counts = (number(found.num_requests), "", number(found.num_slowest), "")
+    rows.append(("requests", *counts))
+    return [*lines, "", *table(rows)]
+
+
+def _pairs(cells: list[tuple[float, float]]) -> list[str]:
+    from kvsim.traces.common.readable import seconds
+
+    return [text for part, whole in cells for text in (seconds(part), _share(part, whole))]
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.2f} %" if whole else "-"

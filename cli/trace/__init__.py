@@ -1,0 +1,4 @@
+"""``kvsim trace`` and its sub-commands, one file each.
+
+``command`` declares them.
+"""

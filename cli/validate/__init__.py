@@ -1,0 +1,4 @@
+"""``kvsim validate`` and its sub-commands, one file each.
+
+``command`` declares them.
+"""

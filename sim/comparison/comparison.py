@@ -1,0 +1,265 @@
+"""Traces under several scenarios, in parallel processes; what came of each side by side.
+
+Arrivals, lengths and seed are the same in every run of a trace, so differences between those come
+from the scenarios alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Unpack
+
+from kvsim.sim.comparison.cases import cases_of
+from kvsim.sim.comparison.frames import row_numbers, stacked
+from kvsim.sim.comparison.kept import KeptRuns
+from kvsim.sim.comparison.lockstep import run_in_step
+from kvsim.sim.comparison.processes import run_in_processes
+from kvsim.sim.comparison.reference import differences_to_lru
+from kvsim.sim.comparison.runs import Case, run_here
+from kvsim.sim.run.options import RunOptions
+from kvsim.sim.scenario.scenario import Scenario
+from kvsim.traces.common.arguments import (
+    check_call,
+    check_flags,
+    check_kind,
+    check_path,
+    check_whole,
+    wrong,
+)
+from kvsim.traces.common.counted import counted
+from kvsim.traces.trace.columns import check_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    import pandas as pd
+
+    from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.comparison.lockstep import Watch
+    from kvsim.sim.comparison.pages.plots import ComparisonPlots
+    from kvsim.sim.comparison.row import Row
+    from kvsim.sim.run.options import Rate, SharedKeywords
+    from kvsim.traces.trace.trace import Trace
+
+
+SCHEMA: Final = "kvsim.comparison/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTrace:
+    """What is kept of a trace; ``sha256`` is empty where it came from no file."""
+
+    name: str
+    sha256: str
+    requests: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """Rows in the order of the cases; ``notes`` are on all of them.
+
+    ``kept`` is where :attr:`runs` come from: ``None`` where nobody wanted them, or after a pickle.
+    """
+
+    traces: tuple[ComparedTrace, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    kept: KeptRuns | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """One line; the generated form would print every row."""
+        traces = ", ".join(trace.name for trace in self.traces)
+        names = ", ".join(row.name for row in self.rows)
+        return f"<Comparison of {counted(len(self.rows), 'run')} on {traces}: {names}>"
+
+    def to_json(self) -> dict[str, object]:
+        """Document of ``--json`` and ``comparison.json`` (docs/compare.md)."""
+        return {
+            "schema": SCHEMA,
+            "traces": [asdict(trace) for trace in self.traces],
+            "rows": [row.to_json() for row in self.rows],
+            "differences_to_lru": differences_to_lru(self.rows),
+            "notes": list(self.notes),
+        }
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a run: its metrics, verdict, and shares of KV memory while requests waited."""
+        import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
+
+        return pd.DataFrame([row_numbers(row) for row in self.rows])
+
+    @property
+    def runs(self) -> KeptRuns:
+        """Whole runs by the names of their rows: ``comparison.runs["paged"].plot.kv()``.
+
+        Each is read from a temporary folder when it is asked for; the folder goes with the
+        comparison.
+
+        Raises
+        ------
+        ValueError
+            Where they were not kept; on reading one, where its file is gone or had no room.
+        """
+        if self.kept is None:
+            raise ValueError(
+                "this comparison holds no runs: call compare with keep_runs=True (a pickle has "
+                "none either)"
+            )
+        return self.kept
+
+    @property
+    def requests(self) -> pd.DataFrame:
+        """One row a request of each run: ``name`` (categorical), then those of ``Run.requests``.
+
+        All runs below each other, in the order of ``rows``; as many rows as the runs have requests
+        in sum. Errors as :attr:`runs`.
+        """
+        return stacked({name: run.requests for name, run in self.runs.items()})
+
+    @property
+    def series(self) -> pd.DataFrame:
+        """One row a time window of each run: ``name`` (categorical), then those of ``Run.series``.
+
+        Windows of two runs need not be equally long. Errors as :attr:`runs`.
+        """
+        return stacked({name: run.series for name, run in self.runs.items()})
+
+    @property
+    def plot(self) -> ComparisonPlots:
+        """Charts as plotly figures, for notebooks.
+
+        ``.memory()``, ``.users()``, ``.rates()``, ``.kv()`` and ``.queue()`` are those of the page;
+        ``.latency()`` has a panel a run of :attr:`runs`.
+        """
+        from kvsim.sim.comparison.pages.plots import ComparisonPlots  # noqa: PLC0415
+
+        return ComparisonPlots(self)
+
+    def _repr_html_(self) -> str:
+        from kvsim.sim.report.notebook import comparison_html  # noqa: PLC0415
+
+        return comparison_html(self)
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``comparison.json`` and ``report.html``; see docs/compare.md.
+
+        Raises
+        ------
+        ValueError
+            Where the folder holds anything but an earlier comparison.
+        """
+        from kvsim.sim.comparison.file import write_comparison  # noqa: PLC0415
+        from kvsim.sim.comparison.pages.page import comparison_page  # noqa: PLC0415
+        from kvsim.sim.folders.place import check_comparison_folder  # noqa: PLC0415
+
+        check_path("folder", folder)
+        check_comparison_folder(Path(folder), SCHEMA)
+        write_comparison(self.to_json(), comparison_page(self), Path(folder))
+
+
+def compare(
+    trace: Trace | Sequence[Trace],
+    scenarios: Mapping[str, Scenario],
+    *,
+    notes: Sequence[str] = (),
+    jobs: int | None = None,
+    rate_scale: Rate | Sequence[Rate] = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+    record: RecordOptions | None = None,
+    blocks: Path | None = None,
+    watch: Watch | None = None,
+    keep_runs: bool = True,
+    **options: Unpack[SharedKeywords],
+) -> Comparison:
+    """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
+
+    ``options`` are those of :func:`kvsim.sim.run.run.simulate`, but that ``rate_scale`` may be
+    several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
+    named by the scenario, then the trace and the rate where there are several. ``record``: how the
+    pools are recorded; the folder ``blocks`` gets a draft of each row's block map, for
+    :func:`~kvsim.sim.comparison.file.write_comparison`. With both, ``watch`` may be called with the
+    pools of all rows that run, and the time they have come to, after each scheduling call; rows are
+    then run side by side on one clock, in this process. Without ``keep_runs`` nothing is written
+    for :attr:`Comparison.runs`, and the traces are not held. Scripts that ask for more than one job
+    need the usual ``if __name__ == "__main__"``.
+
+    Raises
+    ------
+    ValueError
+        As ``simulate``, after the name of the row.
+    OSError
+        Where a process was killed, or no temporary folder can be made for the runs.
+    KeyboardInterrupt
+        On Ctrl-C, with all processes ended.
+    """
+    if jobs is not None:
+        check_whole("jobs", jobs, 1, ", or None: one a CPU")
+    traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
+    _check_compared(traces, scenarios, notes)
+    shared = RunOptions(**options)
+    check_call("on_progress", on_progress, "(requests ended, requests in all)")
+    _check_recorded(record, blocks, watch)
+    check_flags(keep_runs=keep_runs)
+    rates = tuple(rate_scale) if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
+    cases = cases_of(scenarios, traces, rates, record=record, blocks=blocks)
+    jobs = min(jobs or os.cpu_count() or 1, len(cases))
+    told = on_progress or (lambda _done, _total: None)
+    runs = KeptRuns(traces, cases) if keep_runs else None
+    cases = cases if runs is None else runs.cases
+    with _nothing_left(cases, runs):
+        if watch is not None and record is not None:
+            rows = run_in_step(traces, cases, shared, told, watch)
+        elif jobs <= 1:
+            rows = run_here(traces, cases, shared, told)
+        else:
+            rows = run_in_processes(traces, cases, shared, jobs, told)
+    compared = tuple(ComparedTrace(one.name, one.sha256, len(one)) for one in traces)
+    return Comparison(compared, tuple(rows), tuple(notes), runs)
+
+
+def _check_compared(traces: Iterable[object], scenarios: object, notes: object) -> None:
+    """Raise ``ValueError`` for what cannot be compared."""
+    for trace in traces:
+        check_trace(trace)
+    what = "scenarios by name, such as {'mine': Scenario.load('vllm-0.32')}"
+    if not isinstance(scenarios, Mapping):
+        raise wrong("scenarios", scenarios, what)
+    for name, scenario in scenarios.items():
+        check_kind("a name of scenarios", name, str, "text")
+        check_kind(f"scenarios[{name!r}]", scenario, Scenario, "a Scenario")
+    check_kind("notes", notes, list | tuple, "a list of texts")
+    for note in _members(notes):
+        check_kind("notes", note, str, "a list of texts")
+
+
+def _check_recorded(record: object, blocks: object, watch: object) -> None:
+    """Raise ``ValueError`` for what cannot be recorded or watched."""
+    from kvsim.sim.block_map import RecordOptions  # noqa: PLC0415 - only who records pays for it
+
+    check_kind("record", record, RecordOptions | None, "RecordOptions, or None")
+    check_kind("blocks", blocks, Path | None, "the Path of a folder, or None")
+    check_call("watch", watch, "(live pools, ps)")
+
+
+def _members(values: object) -> Iterable[object]:
+    assert isinstance(values, list | tuple), "checked before"
+    return values
+
+
+@contextmanager
+def _nothing_left(cases: Sequence[Case], runs: KeptRuns | None) -> Generator[None]:
+    """Leave no draft of a block map and no kept run behind where the block fails."""
+    try:
+        yield
+    except BaseException:
+        if runs is not None:
+            runs.take_away()
+        for case in cases:
+            if case.blocks is not None:
+                case.blocks.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,123 @@
+"""A comparison as one page: verdicts, memory and what users see as panels, then the tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kvsim.sim.comparison.lines import (
+    arrivals_text,
+    notes_of,
+    pool_text,
+    said_of,
+    served_text,
+    table_lines,
+)
+from kvsim.sim.comparison.pages.charts import memory_chart, users_chart
+from kvsim.sim.comparison.pages.course_charts import course_charts
+from kvsim.sim.comparison.pages.rate_charts import rate_charts
+from kvsim.sim.report.facts import cost_text, rules_text, trace_text
+from kvsim.sim.report.page import Head, bullets, page
+from kvsim.sim.report.tables import table_html
+from kvsim.traces.common.counted import counted
+from kvsim.traces.common.readable import number, published_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kvsim.sim.comparison.comparison import Comparison
+    from kvsim.sim.comparison.lines import Line
+    from kvsim.sim.comparison.presets import Published, PublishedTable
+    from kvsim.sim.comparison.row import Row
+    from kvsim.sim.report.page import Block
+
+_MOST_COLUMNS: Final = 13
+
+
+def comparison_page(comparison: Comparison, published: Published | None = None) -> Iterator[str]:
+    """Parts of the page's HTML, in order; the same comparison gives the same text."""
+    return page(_head(comparison), _blocks(comparison, published))
+
+
+def _head(comparison: Comparison) -> Head:
+    rows = comparison.rows
+    facts = [
+        ("trace", trace_text(trace.name, trace.requests, trace.sha256))
+        for trace in comparison.traces
+    ]
+    facts += [
+        ("arrivals", arrivals_text(rows)),
+        ("served by", served_text(rows)),
+        ("KV memory", f"{pool_text(rows)} in each run"),
+    ]
+    rules = [(row.name, rules_text(row.scenario.get("preset"), row.verified)) for row in rows]
+    sources = [row.cost["source"] for row in rows]
+    costs = {
+        source: cost_text([row.cost for row in rows if row.cost["source"] == source])
+        for source in sources
+    }
+    costed = [(row.name, costs[row.cost["source"]]) for row in rows]
+    for label, pairs in (("rules", rules), ("step cost", costed)):
+        facts += [(label, text) for text in said_of(pairs, len(rows))]
+    return Head(f"{counted(len(rows), 'run')} compared", tuple(facts))
+
+
+def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Block]:
+    rows, lines = comparison.rows, table_lines(comparison.rows)
+    yield bullets("Verdicts", said_of([(row.name, row.verdict["text"]) for row in rows], len(rows)))
+    if published is not None:
+        yield from _published(published)
+    yield memory_chart(rows, "six" if published is None else "sosp23")
+    users = users_chart(rows)
+    yield bullets("Nothing to draw", (users,)) if isinstance(users, str) else users
+    yield from rate_charts(rows)
+    yield from course_charts(rows)
+    seen = sorted((line for line in lines if not line.section), key=lambda x: x.label != "verdict")
+    yield _heading(
+        "What users see, in numbers",
+        "a star marks the best of its column. Read the verdict first: where a system is "
+        "overloaded, latencies tell the length of the trace.",
+    )
+    yield from _tables("What users see", rows, seen)
+    yield _heading("KV memory in numbers", "shares while requests wait, and over the whole run.")
+    yield from _tables("KV memory", rows, [line for line in lines if line.section])
+    yield bullets("Notes", notes_of(comparison))
+
+
+def _heading(title: str, see: str) -> str:
+    """``title`` and ``see`` are words of ours: nothing to escape."""
+    return f'<h2>{title}</h2>\n<p class="see"><b>What to see:</b> {see}</p>\n'
+
+
+def _tables(label: str, rows: Sequence[Row], lines: Sequence[Line]) -> Iterator[str]:
+    """As few tables as a screen has room for beside each other, the lines evenly among them."""
+    number_of = -(-len(lines) // _MOST_COLUMNS)
+    for place in range(number_of):
+        start, stop = (len(lines) * edge // number_of for edge in (place, place + 1))
+        yield _table(label, rows, lines[start:stop])
+
+
+def _table(label: str, rows: Sequence[Row], lines: Sequence[Line]) -> str:
+    """Rows down, metrics across, the best of each column marked."""
+    heads = [f"{line.section}\n{line.label}" if line.section else line.label for line in lines]
+    columns = [line.cells() for line in lines]
+    body = ([row.name, *cells] for row, *cells in zip(rows, *columns, strict=True))
+    return table_html(label, ["", *heads], body)
+
+
+def _published(published: Published) -> Iterator[str]:
+    basis = f"{published.basis[:1].upper()}{published.basis[1:]}."
+    yield bullets(f"Beside the {published.source}", (basis,))
+    for table in published.tables:
+        yield _published_table(table)
+
+
+def _published_table(table: PublishedTable) -> str:
+    body = []
+    for line in table.lines:
+        differences = ["-" if value is None else f"{value:+.2f}" for value in line.differences()]
+        body += [
+            [line.name, "paper", *map(published_number, line.paper)],
+            ["", "kvsim", *map(number, line.kvsim)],
+            ["", "difference", *differences],
+        ]
+    return table_html(table.title, [table.title, "", *table.columns], body)

@@ -1,0 +1,105 @@
+"""Runs of a comparison; a row comes back of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvsim.sim.block_map import BlockRecording, PoolFacts
+from kvsim.sim.comparison.kept import keep
+from kvsim.sim.comparison.row import Row, row_of
+from kvsim.sim.engine.listener import Listeners
+from kvsim.sim.run.replay import Watchers
+from kvsim.sim.run.run import simulate_as
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableSequence, Sequence
+    from pathlib import Path
+
+    from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.engine.listener import ScheduleListener
+    from kvsim.sim.run.options import RunOptions
+    from kvsim.sim.scenario.scenario import Scenario
+    from kvsim.traces.trace.trace import Trace
+
+    OnProgress = Callable[[int, int], None]
+
+
+class Case(NamedTuple):
+    """One run: ``name`` is that of its row, ``trace`` the place of its trace among all.
+
+    ``record``: how its pool is recorded, ``blocks``: the file that this goes to; ``kept``: the file
+    that the whole run goes to, for :class:`~kvsim.sim.comparison.kept.KeptRuns`.
+    """
+
+    name: str
+    scenario: Scenario
+    trace: int = 0
+    rate_scale: str = "1"
+    record: RecordOptions | None = None
+    blocks: Path | None = None
+    kept: Path | None = None
+
+
+class Task(NamedTuple):
+    """What all runs of a process share; ``ended`` counts ended requests, one entry a case."""
+
+    traces: Sequence[Trace]
+    options: RunOptions
+    ended: MutableSequence[int]
+
+
+def run_here(
+    traces: Sequence[Trace],
+    cases: Sequence[Case],
+    options: RunOptions,
+    on_progress: OnProgress,
+) -> list[Row]:
+    """Rows of the cases, one after the other; errors as ``simulate``, after a case's name."""
+    task = Task(traces, options, [0] * len(cases))
+    total = num_requests(traces, cases)
+    return [
+        run_case(task, place, case, lambda: on_progress(sum(task.ended), total))
+        for place, case in enumerate(cases)
+    ]
+
+
+def num_requests(traces: Sequence[Trace], cases: Sequence[Case]) -> int:
+    """Requests of all runs together."""
+    return sum(len(traces[case.trace]) for case in cases)
+
+
+def run_case(
+    task: Task,
+    place: int,
+    case: Case,
+    told: Callable[[], None],
+    recording: BlockRecording | None = None,
+    beside: ScheduleListener | None = None,
+) -> Row:
+    """Simulate the case at ``place``; ``recording``, that of its pool, has ``beside`` beside it."""
+
+    def note(num_ended: int, _total: int) -> None:
+        task.ended[place] = num_ended
+        told()
+
+    trace = task.traces[case.trace]
+    if recording is None and case.record is not None:
+        recording = BlockRecording(case.record)
+    listener: ScheduleListener | None = recording
+    if recording is not None and beside is not None:
+        listener = Listeners((recording, beside))
+    try:
+        options = replace(task.options, rate_scale=case.rate_scale)
+        run = simulate_as(trace, case.scenario, options, Watchers(note, listener))
+    except ValueError as error:
+        raise ValueError(f"{case.name}: {error}") from None
+    if run.engine.partial:
+        raise KeyboardInterrupt
+    if recording is not None and case.blocks is not None:
+        facts = PoolFacts.of(run, case.name, recording.options.most_cells)
+        recording.block_map(facts).save(case.blocks)
+    if case.kept is not None:
+        keep(run, trace, case.kept)
+    note(len(trace), len(trace))
+    return row_of(case.name, run)

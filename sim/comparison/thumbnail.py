@@ -1,0 +1,58 @@
+"""The course of a run in few points, for drawing many runs beside each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kvsim.sim.metrics.shares import STATES
+from kvsim.sim.report.figures import thinned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+MOST_POINTS: Final = 120
+"""Of a curve."""
+
+
+class Course(NamedTuple):
+    """Points of a run's time windows, with the least and the greatest of each stretch.
+
+    ``kv_percent`` by state and of the pool, all at the same ``kv_s``: what is neither free nor only
+    cached has its extremes there. ``running`` and ``waiting`` (requests) have times of their own.
+    ``waited_s``: request-seconds of waiting in the whole run. Empty where no time passed.
+    """
+
+    kv_s: Numbers
+    kv_percent: dict[str, Numbers]
+    running: tuple[Numbers, Numbers]
+    waiting: tuple[Numbers, Numbers]
+    waited_s: float
+
+
+def course_of(series: Mapping[str, NDArray[Any]]) -> Course:
+    """Course of a series table (docs/metrics.md)."""
+    covered = np.flatnonzero(series["seconds"] > 0)
+    waited_s = float(series["waiting"][covered] @ series["seconds"][covered])
+    starts_s, seconds = series["start_s"][covered], series["seconds"][covered]
+    middle_s = starts_s + seconds / 2
+    if len(covered) == 1:  # a point would not be seen: from its start to its end
+        covered = covered.repeat(2)
+        middle_s = np.concatenate([starts_s, starts_s + seconds])
+    held = {state: series[f"{state}_bytes"][covered] for state in STATES}
+    pool = np.sum([*held.values()], axis=0)
+    in_use = pool - held["free"] - held["cached"]
+    places, _ = thinned(np.arange(len(covered)), in_use, MOST_POINTS)
+    return Course(
+        kv_s=middle_s[places],
+        kv_percent={name: 100 * (part / pool)[places] for name, part in held.items()},
+        running=thinned(middle_s, series["running"][covered], MOST_POINTS),
+        waiting=thinned(middle_s, series["waiting"][covered], MOST_POINTS),
+        waited_s=waited_s,
+    )

@@ -1,0 +1,4 @@
+"""Our schedule against recorded ones, and against itself.
+
+The door is :func:`~kvsim.sim.conformance.replay.replay`.
+"""

@@ -1,0 +1,94 @@
+"""Whether decisions rest on lengths that nobody can know: run twice and compare.
+
+In the second run every request that was unfinished at some time gets another answer length. Up to
+the first boundary that reveals a difference (a request ends in one run and not in the other) both
+runs must decide alike; a difference before that is a look behind the wall.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsim.sim.conformance.decision_log import Call, DecisionLog, Result
+from kvsim.sim.run.options import RunOptions
+from kvsim.sim.run.replay import Engine, Watchers, run
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from kvsim.sim.conformance.random_scenario import RandomScenario
+
+Records = list[Call | Result]
+
+
+def roomy(scenario: RandomScenario) -> RandomScenario:
+    """The same with a pool that holds one sequence of any length: none is refused for its own."""
+    config = scenario.config
+    most = -(-config.max_model_len // config.block_size) + 2
+    return scenario._replace(
+        config=replace(config, num_gpu_blocks=max(config.num_gpu_blocks, most))
+    )
+
+
+def decide(scenario: RandomScenario) -> Records:
+    """Decisions of the stepper."""
+    log = DecisionLog()
+    trace, config, cost, max_tokens = scenario
+    run(
+        trace,
+        Engine(config, cost),
+        max_tokens=max_tokens,
+        options=RunOptions(audit=True),
+        watchers=Watchers(listener=log),
+    )
+    return log.records
+
+
+def with_other_lengths(
+    scenario: RandomScenario, records: Records, now_ps: int, rnd: Random
+) -> RandomScenario:
+    """The same run with other answers for all that were unfinished at ``now_ps``.
+
+    None is shorter than what was sampled by then, none longer than its client allows.
+    """
+    trace, config = scenario.trace, scenario.config
+    finished: set[int] = set()
+    sampled = [0] * len(trace)
+    for record in records:
+        if isinstance(record, Result) and record.end_ps <= now_ps:
+            finished.update(record.finished)
+            for index in record.sampled:
+                sampled[index] += 1
+    outputs = trace.output_tokens.copy()
+    room = config.max_model_len - trace.prompt_tokens
+    most = np.minimum(scenario.max_tokens, room).tolist()
+    for index in range(len(trace)):
+        if index not in finished and sampled[index] < most[index]:
+            outputs[index] = rnd.randint(sampled[index] + 1, most[index])
+    return scenario._replace(trace=replace(trace, output_tokens=outputs))
+
+
+def first_leak(first: Records, second: Records) -> Call | Result | None:
+    """The first decision of ``second`` that differs before a difference was revealed."""
+    for ours, theirs in zip(first, second, strict=False):
+        if ours == theirs:
+            continue
+        reveals = isinstance(ours, Result) and isinstance(theirs, Result)
+        if reveals and ours.end_ps == theirs.end_ps:
+            return None
+        return theirs
+    return None
+
+
+def look_behind_the_wall(scenario: RandomScenario, rnd: Random) -> Call | Result | None:
+    """Run a scenario twice, lengths changed from a random time on; the decision that leaks."""
+    scenario = roomy(scenario)
+    records = decide(scenario)
+    if not records:
+        return None
+    now_ps = rnd.choice(records).end_ps
+    other = with_other_lengths(scenario, records, now_ps, rnd)
+    return first_leak(records, decide(other))

@@ -1,0 +1,104 @@
+"""A stepper's schedule as a log: reads its state at every call and every boundary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvsim.policies.allocators import PagedAllocator
+from kvsim.sim.conformance.schedule_log import ScheduleLog
+from kvsim.sim.engine.listener import ScheduleListener
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.block_pool import BlockPool
+    from kvsim.sim.conformance.schedule_log import Watcher
+    from kvsim.sim.engine.stepper import Stepper
+    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.traces.trace.trace import Trace
+
+
+class StepperLog(ScheduleLog, ScheduleListener):
+    """A stepper's schedule, with ``log_blocks`` physical block ids too."""
+
+    def __init__(
+        self, trace: Trace, watcher: Watcher | None = None, *, log_blocks: bool = False
+    ) -> None:
+        super().__init__(trace, watcher)
+        self._log_blocks = log_blocks
+        self._pool: BlockPool | None = None
+        self._tables: dict[int, list[int]] = {}
+        self._num_evicted = 0
+
+    def called(self, stepper: Stepper, flight: Flight) -> None:
+        """Write what the call handed out."""
+        step, pool = flight.step, _paged(stepper).pool
+        self.recorder, self._pool = stepper.recorder, pool
+        self.caching = stepper.config.enable_prefix_caching
+        record: dict[str, Any] = {
+            "sched": [
+                [item.sequence.name, item.num_tokens, item.past, "D" if item.decodes else "P"]
+                for item in flight.items
+            ],
+            "admitted": [
+                [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
+                for a in step.admitted
+            ],
+            "preempted": [[p.sequence.name, p.computed] for p in step.preempted],
+            "free_after_schedule": pool.num_free,
+            "evicted": pool.num_evicted - self._num_evicted,
+        }
+        if self._log_blocks:
+            record["alloc"] = self._allocations(stepper, flight)
+            record["evicted_ids"] = pool.evicted_ids[self._num_evicted :]
+        self._num_evicted = pool.num_evicted
+        resumed = sum(a.sequence.known for a in step.admitted if a.resumed)
+        self.add_call((flight.call_ps, flight.start_ps, flight.end_ps), record, resumed)
+
+    def _allocations(self, stepper: Stepper, flight: Flight) -> dict[str, Any]:
+        """Blocks added to each table, one list a group where there are several."""
+        for preemption in flight.step.preempted:
+            self._tables.pop(preemption.sequence.index, None)
+        groups = _paged(stepper).groups
+        new: dict[str, Any] = {}
+        for item in flight.items:
+            index = item.sequence.index
+            lengths = self._tables.setdefault(index, [0] * len(groups))
+            added = []
+            for number, group in enumerate(groups):
+                table = group.tables[index]
+                added.append([block.id for block in table[lengths[number] :]])
+                lengths[number] = len(table)
+            if any(added):
+                new[item.sequence.name] = added[0] if len(added) == 1 else added
+        return new
+
+    def applied(self, stepper: Stepper, results: Results) -> None:
+        """Write what the step's results changed."""
+        state, pool = stepper.state, _paged(stepper).pool
+        for index in results.finished:
+            self._tables.pop(index, None)
+        visible = sum(s.arrival_ps <= stepper.last_call_ps for s in state.waiting)
+        self.add_result(
+            {
+                "finished": [stepper.name_of(index) for index in results.finished],
+                "late": [stepper.name_of(index) for index in results.late],
+                "dropped": [stepper.name_of(index) for index in results.dropped],
+                "free_after_update": pool.num_free,
+                "running": len(state.running),
+                "waiting": visible,
+                "cached_blocks": len(pool.index),
+            }
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Summary record, with the order of the free queue."""
+        summary = super().summary()
+        assert self._pool is not None, "the log never saw its engine"
+        summary["free_queue_at_end"] = [block.id for block in self._pool.free_queue]
+        return summary
+
+
+def _paged(stepper: Stepper) -> PagedAllocator:
+    """Block tables of the engine whose schedule is written."""
+    allocator = stepper.state.allocator
+    assert isinstance(allocator, PagedAllocator), "logs of schedules hold blocks"
+    return allocator

@@ -1,0 +1,193 @@
+"""Recorded schedules of vLLM: reading a log and its options.
+
+Format: ``docs/conformance.md``. A log is a file of JSON lines, packed or not: a header with the
+engine's options, one record a step, one a request, a summary.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.tables import Batching, Queue, Retention
+from kvsim.sim.conformance.recordings import read_records
+from kvsim.sim.cost.step_cost import LinearCost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+PS_PER_NS: Final = 1000
+DEFAULTS: Final[dict[str, Any]] = {
+    "block_size": 16,
+    "num_gpu_blocks": 1024,
+    "max_num_batched_tokens": 2048,
+    "max_num_seqs": 64,
+    "max_model_len": 4096,
+    "enable_prefix_caching": True,
+    "enable_chunked_prefill": True,
+    "long_prefill_token_threshold": 0,
+    "policy": "fcfs",
+    "watermark": 0.0,
+    "scheduler_reserve_full_isl": True,
+    "layout": "full",
+    "sliding_window": None,
+    "prefix_cache_retention_interval": None,
+    "cost": {
+        "base": 4_000_000,
+        "per_prefill_token": 30_000,
+        "per_decode_seq": 50_000,
+        "per_context_token": 20,
+    },
+    "async_scheduling": False,
+    "log_blocks": False,
+    "check_pool_fits": True,
+}
+"""Options of a header that does not name them; times of ``cost`` in ns."""
+
+_LAYOUTS: Final = ("full", "swa", "hybrid")
+_CHOICES: Final = {"policy": ("fcfs", "priority"), "layout": _LAYOUTS}
+_FROM_ZERO: Final = {"long_prefill_token_threshold", "prefix_cache_retention_interval"}
+_OPTIONAL: Final = {"sliding_window", "prefix_cache_retention_interval"}
+_BATCHING: Final = ("long_prefill_token_threshold", "watermark", "scheduler_reserve_full_isl")
+_SIZES: Final = (
+    "block_size",
+    "num_gpu_blocks",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "max_model_len",
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "async_scheduling",
+)
+_STEP_KEYS: Final = ("i", "t0", "t1", "sched", "admitted", "preempted", "finished")
+
+
+@dataclass(slots=True)
+class GoldenLog:
+    """One recorded run.
+
+    ``records`` holds the steps and, between them, the lines of requests rejected while nothing
+    else was to do (``type`` ``step`` or ``rejected``), in the order of the log.
+    """
+
+    path: Path
+    header: dict[str, Any]
+    records: list[dict[str, Any]]
+    requests: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The engine's options as the header has them."""
+        options: dict[str, Any] = self.header["options"]
+        return options
+
+
+def read_log(path: Path) -> GoldenLog:
+    """Read a recorded schedule; one sentence (ValueError) where it is none."""
+    return schedule_log(path, read_records(path))
+
+
+def schedule_log(path: Path, records: list[dict[str, Any]]) -> GoldenLog:
+    """Make a recorded schedule of a file's lines; one sentence (ValueError) where they are none."""
+    header = records[0] if records else {}
+    kinds = [record.get("type") for record in records]
+    if kinds[:1] != ["header"] or kinds.count("header") != 1 or kinds[-1] != "summary":
+        msg = f"{path}: a recorded schedule starts with a header and ends with a summary"
+        raise ValueError(msg)
+    unknown = set(kinds) - {"header", "step", "rejected", "request", "summary"}
+    if unknown or kinds.count("summary") != 1:
+        msg = f"{path}: line types {sorted(map(str, unknown)) or 'summary, twice'} are unexpected"
+        raise ValueError(msg)
+    if header.get("log_format") != 1 or not isinstance(header.get("options"), dict):
+        msg = f"{path}: the header must have log_format 1 and options; it has {sorted(header)}"
+        raise ValueError(msg)
+    for number, record in enumerate(records, 1):
+        wanted = {"step": _STEP_KEYS, "rejected": ("t0", "ids"), "request": ("id", "status")}
+        missing = [key for key in wanted.get(record["type"], ()) if key not in record]
+        if missing:
+            msg = f"{path}: line {number} ({record['type']}) lacks {', '.join(missing)}"
+            raise ValueError(msg)
+    return GoldenLog(
+        path,
+        header,
+        [record for record in records if record["type"] in ("step", "rejected")],
+        [record for record in records if record["type"] == "request"],
+        records[-1],
+    )
+
+
+def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCost]:
+    """Turn a header's options into scheduler rules and a step cost (ns become ps).
+
+    Raises
+    ------
+    ValueError
+        An option is unknown, or its value is not allowed.
+    """
+    for name, value in given.items():
+        _check(name, value, DEFAULTS)
+    options = {**DEFAULTS, **given}
+    cost = DEFAULTS["cost"] | options["cost"]
+    for name, value in cost.items():
+        _check(name, value, DEFAULTS["cost"])
+    window = options["sliding_window"]
+    if options["layout"] != "full" and window is None:
+        msg = f"layout {options['layout']!r} needs sliding_window"
+        raise ValueError(msg)
+    if not options["enable_chunked_prefill"] and (
+        options["max_num_batched_tokens"] < options["max_model_len"]
+    ):
+        msg = "without chunked prefill max_num_batched_tokens must be >= max_model_len"
+        raise ValueError(msg)
+    groups = {
+        "full": (KVGroup(),),
+        "swa": (KVGroup(window),),
+        "hybrid": (KVGroup(), KVGroup(window)),
+    }
+    config = SchedulerConfig(
+        **{name: options[name] for name in _SIZES},
+        batching=Batching(**{name: options[name] for name in _BATCHING}),
+        queue=Queue(policy=options["policy"]),
+        retention=Retention(
+            prefix_cache_retention_interval=options["prefix_cache_retention_interval"]
+        ),
+        kv_groups=groups[options["layout"]],
+    )
+    return config, LinearCost(
+        cost["base"] * PS_PER_NS,
+        cost["per_prefill_token"] * PS_PER_NS,
+        cost["per_decode_seq"] * PS_PER_NS,
+        cost["per_context_token"] * PS_PER_NS,
+    )
+
+
+def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
+    """Refuse an unknown option by its nearest name, and a value that is none of its kind."""
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+        msg = f"option {name} is unknown{hint}"
+        raise ValueError(msg)
+    default = known[name]
+    allowed = "an object of integer ns" if isinstance(default, dict) else "true or false"
+    fits = type(value) is type(default)
+    if name in _OPTIONAL or (isinstance(default, int) and not isinstance(default, bool)):
+        least = 0 if name in _FROM_ZERO or known is not DEFAULTS else 1
+        allowed = f"a whole number from {least}"
+        fits = type(value) is int and value >= least
+        if name in _OPTIONAL:
+            allowed += " or null"
+            fits = fits or value is None
+    elif name in _CHOICES:
+        allowed = " or ".join(_CHOICES[name])
+        fits = value in _CHOICES[name]
+    elif isinstance(default, float):
+        allowed = "a number from 0 to 1"
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    if not fits:
+        msg = f"option {name} is {value!r}; allowed: {allowed}"
+        raise ValueError(msg)

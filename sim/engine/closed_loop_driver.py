@@ -1,0 +1,215 @@
+"""Closed loops: sessions are SimPy processes around an engine.
+
+A request is sent, its answer ends, and after a think time the turns that follow it are sent; one
+that follows several answers comes its think time after the last of them has ended. Roots
+come at their own times, or as users take them: with ``num_users`` each of so many users goes
+through one session after the other. Each process only submits and waits; the engine is driven by
+the same boundaries as in ``driver.py``: what else is due (``peek``) may cut a leap, and at one
+instant finishes wake sessions, sessions submit, and only then the next call is planned.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import simpy
+from simpy.events import URGENT, Event, EventPriority
+
+from kvsim.sim.recording.recorder import NEVER_PS, NOT_SENT, REFUSED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from kvsim.sim.engine.driver import Engine
+    from kvsim.sim.engine.requests import Requests
+    from kvsim.sim.recording.recorder import Recorder
+    from kvsim.traces.adjust.closed_loop import FollowOns
+
+PS_PER_NS: Final = 1000
+PLAN: Final = EventPriority(2)  # after everything else at the same instant
+
+
+class SessionDriver:
+    """Feeds sessions to an engine and wakes it at its boundaries.
+
+    Parameters
+    ----------
+    follow_ons : FollowOns
+        Who waits for whose answer.
+    num_users : int, optional
+        Sessions are taken by so many users, each one after the other, in order of their times,
+        instead of starting at those times. Before each but its first a user pauses for the delay
+        of the session's first request.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        requests: Requests,
+        recorder: Recorder,
+        follow_ons: FollowOns,
+        num_users: int | None = None,
+        on_boundary: Callable[[], None] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._recorder = recorder
+        self._arrival_ps = requests.arrival_ps
+        self._timeout_ps = requests.timeout_ps
+        self._sent = bytearray(len(requests))
+        self._num_users = num_users
+        self._on_boundary = on_boundary
+        self._env = simpy.Environment(0)
+        self._done: dict[int, Event] = {}
+        self._aborts: list[int] = []
+        self._idle = True
+        self._stop = False
+        waiting, answers = follow_ons.pairs()
+        self._num_awaited = np.bincount(waiting, minlength=len(requests)).tolist()
+        self._delay_ps = [delay * PS_PER_NS for delay in follow_ons.delay_ns.tolist()]
+        self._children: dict[int, list[int]] = {}
+        for child, parent in zip(waiting.tolist(), answers.tolist(), strict=True):
+            self._children.setdefault(parent, []).append(child)
+        roots = np.flatnonzero(follow_ons.parent < 0).tolist()
+        self._roots = deque(sorted(roots, key=self._arrival_ps.__getitem__))
+
+    def run(self) -> None:
+        """Run until every session is over, or until :meth:`stop`."""
+        if self._num_users is None:
+            self._env.process(self._start_at_their_times())
+        else:
+            for _ in range(min(self._num_users, len(self._roots))):  # others find no session
+                self._env.process(self._user())
+        self._env.run()
+        for index, sent in enumerate(self._sent):
+            if not sent:
+                self._arrival_ps[index] = NEVER_PS
+
+    def stop(self) -> None:
+        """End the run at the next boundary."""
+        self._stop = True
+
+    def clock_ended(self) -> bool:
+        """Whether the time is one that the recorder's columns cannot hold."""
+        return int(self._env.now) >= NEVER_PS
+
+    # ---- sessions --------------------------------------------------------------------------
+
+    def _start_at_their_times(self) -> Generator[Event]:
+        env = self._env
+        while self._roots:
+            index = self._roots.popleft()
+            if self._arrival_ps[index] > env.now:
+                yield env.timeout(self._arrival_ps[index] - int(env.now))
+            env.process(self._thread(index, 0))
+
+    def _user(self) -> Generator[Event]:
+        is_first = True
+        while self._roots:
+            index = self._roots.popleft()
+            pause_ps = 0 if is_first else self._delay_ps[index]
+            is_first = False
+            yield self._env.process(self._thread(index, pause_ps))
+
+    def _thread(self, index: int, delay_ps: int) -> Generator[Event]:
+        """One request and everything that follows its answer."""
+        if delay_ps:
+            yield self._env.timeout(delay_ps)
+        answer = self._send(index)
+        if answer is None:
+            self._end_session(index)
+            return
+        patience_ps = self._timeout_ps[index] if self._timeout_ps is not None else -1
+        if patience_ps >= 0:
+            yield answer | self._env.timeout(patience_ps)
+            if not answer.triggered:  # the client gives up and asks for nothing more
+                del self._done[index]
+                self._aborts.append(index)
+                self._end_session(index)
+                return
+        else:
+            yield answer
+        if self._recorder.status[index] == REFUSED:  # after it had waited
+            self._end_session(index)
+            return
+        followers = [
+            self._env.process(self._thread(child, self._delay_ps[child]))
+            for child in self._children.get(index, ())
+            if self._is_last_before(child)
+        ]
+        if followers:
+            yield self._env.all_of(followers)
+
+    def _is_last_before(self, child: int) -> bool:
+        """Tell whether the answer that has just ended is the last that a request waits for."""
+        self._num_awaited[child] -= 1
+        return not self._num_awaited[child]
+
+    def _send(self, index: int) -> Event | None:
+        """Submit a request now; the event of its answer's end, ``None`` where it is refused."""
+        now_ps = int(self._env.now)
+        if self.clock_ended():
+            raise OverflowError("beyond the clock's end")  # as the recorder's arrays do
+        self._arrival_ps[index] = now_ps
+        self._sent[index] = 1
+        if not self._engine.add(index, now_ps):
+            return None
+        if self._idle:
+            self._idle = False
+            self._post(self._plan, now_ps)
+        answer = self._done[index] = self._env.event()
+        return answer
+
+    def _end_session(self, index: int) -> None:
+        """A request was refused or given up: what would follow it is never sent."""
+        unsent = list(self._children.get(index, ()))
+        while unsent:
+            child = unsent.pop()
+            if self._recorder.status[child] != NOT_SENT:
+                self._recorder.status[child] = NOT_SENT
+                unsent += self._children.get(child, ())
+
+    # ---- the engine ------------------------------------------------------------------------
+
+    def _boundary(self, _event: Event) -> None:
+        """A step (or leap) ends: its results wake the sessions that wait for them.
+
+        Who gave up meanwhile gets none, not even a last token.
+        """
+        now_ps = int(self._env.now)
+        self._tell_aborts(now_ps)
+        for index in self._engine.apply(now_ps):
+            self._done.pop(index).succeed()
+        if self._on_boundary is not None:
+            self._on_boundary()
+        self._post(self._plan, now_ps)
+
+    def _plan(self, _event: Event) -> None:
+        """Sessions have spoken: scheduling calls are due."""
+        if self._stop:
+            raise simpy.core.StopSimulation(None)
+        now_ps = int(self._env.now)
+        self._tell_aborts(now_ps)
+        boundary_ps = self._engine.plan(now_ps)
+        for index in self._engine.take_refused():
+            self._done.pop(index).succeed()
+        if boundary_ps is None:
+            self._idle = True
+            return
+        due_ps = self._env.peek()
+        if due_ps <= boundary_ps:
+            boundary_ps = self._engine.cut(int(due_ps))
+        self._post(self._boundary, boundary_ps)
+
+    def _tell_aborts(self, now_ps: int) -> None:
+        for index in self._aborts:
+            self._engine.abort(index, now_ps)
+        self._aborts.clear()
+
+    def _post(self, callback: Callable[[Event], None], at_ps: int) -> None:
+        timer = Event(self._env)
+        timer._ok, timer._value = True, None  # as Timeout has it
+        assert timer.callbacks is not None
+        timer.callbacks.append(callback)
+        self._env.schedule(timer, PLAN if callback == self._plan else URGENT, at_ps - self._env.now)

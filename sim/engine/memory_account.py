@@ -1,0 +1,76 @@
+"""Accounts of a stepper's memory: what it held since the last event goes to the recorder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kvsim.sim.recording.retention_account import RetentionAccount
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators import PagedAllocator
+    from kvsim.policies.allocators.base import Usage
+    from kvsim.policies.batching import SchedulerState
+    from kvsim.policies.sequence import Sequence
+    from kvsim.sim.recording.recorder import Recorder
+
+
+class MemoryAccount:
+    """See the module docstring.
+
+    ``fragmented``: free memory is enough in sum for the queue's head, but lies in pieces.
+    """
+
+    def __init__(self, state: SchedulerState, recorder: Recorder) -> None:
+        self.fragmented = False
+        self._config = config = state.context.config
+        self._state = state
+        self._recorder = recorder
+        self._since_ps = 0
+        if not config.keeps_everything:
+            recorder.retention = RetentionAccount(config)
+
+    def released(self, sequence: Sequence, computed: int, now_ps: int) -> None:
+        """What a sequence owned and had not filled by now was never filled."""
+        slots = self._state.allocator.num_empty(sequence, computed)
+        self._recorder.never(sequence.last_block_ps, now_ps, slots)
+
+    def usage_now(self) -> Usage:
+        """What memory holds, in slots; O(running).
+
+        KV of ended members is of use to nobody: it counts as padding.
+        """
+        state = self._state
+        usage = state.allocator.usage([*state.running, *state.ended])
+        of_ended = sum(sequence.computed for sequence in state.ended)
+        return usage._replace(padding=usage.padding + of_ended)
+
+    def account(self, now_ps: int, *, idle: bool) -> None:
+        """Memory was constant since the last event; O(running)."""
+        state, recorder, since_ps = self._state, self._recorder, self._since_ps
+        blank, cached, empty, duplicate, padding, shared = self.usage_now()
+        num_running = len(state.running)
+        recorder.interval(since_ps, now_ps, blank, cached, empty, duplicate, num_running)
+        recorder.contiguous(since_ps, now_ps, padding, blank if self.fragmented else 0)
+        recorder.shared(since_ps, now_ps, shared)
+        recorder.host(since_ps, now_ps, state.mode.host.num_used)
+        if idle:
+            recorder.idle(since_ps, now_ps)
+        if recorder.retention is not None:
+            self._account_retention(now_ps - since_ps, blank + cached, padding)
+        recorder.num_evicted_blocks = state.allocator.num_evicted
+        recorder.num_host_full = state.mode.num_host_full
+        recorder.peak_host_blocks = state.mode.host.peak_used
+        self._since_ps = now_ps
+
+    def _account_retention(self, ps: int, free: int, holes: int) -> None:
+        """What was dropped and kept since the last event; O(running x blocks)."""
+        account, config = self._recorder.retention, self._config
+        assert account is not None, "the caller asked"
+        if not ps:
+            return
+        allocator, running = cast("PagedAllocator", self._state.allocator), self._state.running
+        held = config.usable_blocks * config.block_size - free
+        computed = sum(sequence.computed for sequence in running)
+        account.interval(ps, held, holes, allocator.num_kept_by_head(running), computed)
+        for sequence in running:
+            account.holds(sequence, allocator.num_held(sequence))

@@ -1,0 +1,52 @@
+"""The policies of an engine: built by name, each with what it may ask the ones before it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvsim.policies.allocators import make_allocator
+from kvsim.policies.batching import BATCHING, SchedulerState
+from kvsim.policies.context import PolicyContext
+from kvsim.policies.predictor import PREDICTORS
+from kvsim.policies.preemption import MODES, VICTIMS
+from kvsim.policies.queue_order import QUEUE_ORDERS
+from kvsim.policies.registry import build
+from kvsim.sim.engine.next_use import NextUse
+from kvsim.sim.engine.work_cost import StepWorkCost
+
+if TYPE_CHECKING:
+    from kvsim.policies.batching import Batching
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.cost.host_link import HostLink
+    from kvsim.sim.cost.step_cost import StepCost
+    from kvsim.sim.engine.requests import Requests
+
+
+def set_up_policies(
+    config: SchedulerConfig, cost: StepCost, requests: Requests, link: HostLink | None, seed: int
+) -> tuple[SchedulerState, Batching]:
+    """An engine without requests: what batching decides on, and batching.
+
+    The predictor comes first, the allocator may ask it, queue order, preemption and batching may
+    ask both. What the state shows to others has no truth about lengths in it.
+    """
+    context = PolicyContext(
+        config,
+        cost=StepWorkCost(cost, config),
+        link=link,
+        seed=seed,
+        truth=requests,
+        future=NextUse(requests),
+    )
+    context = replace(context, predictor=build(PREDICTORS.find(config.predictor.kind), context))
+    allocator = make_allocator(context)
+    context = replace(context, cached_tokens=lambda sequence: allocator.find_hit(sequence).tokens)
+    state = SchedulerState(
+        replace(context, truth=None, future=None),
+        allocator,
+        build(QUEUE_ORDERS.find(config.queue.policy), context),
+        VICTIMS.find(config.preemption.victim),
+        MODES[config.preemption.mode](context),
+    )
+    return state, build(BATCHING.find(config.batching.policy), context)

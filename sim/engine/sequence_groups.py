@@ -1,0 +1,73 @@
+"""What a step means to groups of several sequences, beside what it means to everybody.
+
+A group samples a token for each of its sequences; blocks that it copies on write take time before
+its step; beams go on from where the tree says; and blocks that end up with nobody were partly empty
+since they were taken. The stepper tells when; where no groups are, none of it does anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsim.policies.allocators.grouped import GroupedAllocator
+from kvsim.sim.engine.beam_tree import BeamTree
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import Allocator
+    from kvsim.policies.batching import ScheduledStep
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.policies.sequence import Sequence
+    from kvsim.sim.cost.step_cost import StepCost
+    from kvsim.sim.recording.recorder import Recorder
+
+
+class SequenceGroups:
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        config: SchedulerConfig,
+        cost: StepCost,
+        recorder: Recorder,
+        seed: int,
+    ) -> None:
+        self._allocator = allocator if isinstance(allocator, GroupedAllocator) else None
+        self._block_size = config.block_size
+        self._cost = cost
+        self._recorder = recorder
+        self._tree = BeamTree(seed, config.beam_turnover)
+
+    def launched(self, step: ScheduledStep, now_ps: int) -> int:
+        """A step begins: blocks are filled from now on; returns ps of its copies on write.
+
+        What victims of its scheduling call gave up is booked, too.
+        """
+        allocator, recorder = self._allocator, self._recorder
+        if allocator is None:
+            return 0
+        for item in step.items:
+            if item.sequence.width > 1:
+                allocator.date(item.sequence, now_ps)
+        num_copied = allocator.num_copied - recorder.copied_on_write_blocks
+        copy_ps = self._cost.copy_ps(num_copied * self._block_size)
+        self.settle(now_ps)
+        recorder.copied_on_write_blocks = allocator.num_copied
+        recorder.copy_on_write_ps += copy_ps
+        return copy_ps
+
+    def choose_beams(self, sequence: Sequence) -> None:
+        """Beams got a token each: they go on from those that survive."""
+        if self._allocator is None or not sequence.beams:
+            return
+        if sequence.computed == sequence.prompt_tokens:
+            return  # first tokens: all come after one prompt
+        parents = self._tree.parents(sequence.index, sequence.width)
+        if parents is not None:
+            self._allocator.go_on_from(sequence, parents)
+
+    def settle(self, now_ps: int) -> None:
+        """Book what was given up by now."""
+        if self._allocator is not None:
+            for taken_ps, slots in self._allocator.take_given_up():
+                self._recorder.never(taken_ps, now_ps, slots)

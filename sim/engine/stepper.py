@@ -1,0 +1,312 @@
+"""The specification: one step at a time, every sequence touched, all policies.
+
+The life of a request: it arrives (``add``) and waits; a scheduling call admits it with a hit and
+gives it its first chunk; further calls give it the rest of its prompt; the step that computes its
+last known token samples the next one; it may be preempted, wait again and recompute; the results
+of the step that samples its last token end it and its blocks go back.
+
+Scheduling calls and results. A step is scheduled by a call and ends at a *boundary*, where its
+results are applied. Synchronous engines have one step in flight: call, step, results, call.
+Asynchronous ones have two (vLLM's ``async_scheduling``): the call for step k + 2 is made when step
+k ends, knowing its results but not those of step k + 1, which starts just then. A call that hands
+out nothing and preempts nobody is no step; then the oldest step in flight is waited for.
+
+Simultaneous events: results of a step are applied before the call at the same boundary, and a
+request that arrives exactly at a boundary is seen by that call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvsim.policies.batching.swapping import forget_swapped
+from kvsim.sim.engine.listener import ABORT
+from kvsim.sim.engine.loop_guard import LoopGuard
+from kvsim.sim.engine.memory_account import MemoryAccount
+from kvsim.sim.engine.policy_setup import set_up_policies
+from kvsim.sim.engine.request_account import RequestAccount
+from kvsim.sim.engine.sequence_groups import SequenceGroups
+from kvsim.sim.engine.steps_in_flight import Flights, Results
+
+if TYPE_CHECKING:
+    from kvsim.policies.allocators.base import Usage
+    from kvsim.policies.batching import ScheduledStep
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.policies.sequence import Sequence
+    from kvsim.sim.cost.host_link import HostLink
+    from kvsim.sim.cost.step_cost import StepCost
+    from kvsim.sim.engine.listener import ScheduleListener
+    from kvsim.sim.engine.requests import Requests
+    from kvsim.sim.engine.steps_in_flight import FlightItem
+    from kvsim.sim.recording.recorder import Recorder
+
+
+class Stepper:
+    """One engine replica; ``add``, ``plan``, ``cut``, ``apply`` as in ``design.md`` section 5."""
+
+    name = "stepper"
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        cost: StepCost,
+        requests: Requests,
+        recorder: Recorder,
+        *,
+        seed: int = 0,
+        audit: bool = False,
+        listener: ScheduleListener | None = None,
+        link: HostLink | None = None,
+    ) -> None:
+        self.config = config
+        self.recorder = recorder
+        self.num_audited = 0
+        self.state, self._batching = set_up_policies(config, cost, requests, link, seed)
+        self._requests = requests
+        self._groups = SequenceGroups(self.state.allocator, config, cost, recorder, seed)
+        self._flights = Flights(self.state, cost, link, self._groups, recorder)
+        self._in_flight = self._flights.in_flight
+        self.memory = MemoryAccount(self.state, recorder)
+        self._account = RequestAccount(self.state, self.memory, recorder)
+        self._loops = LoopGuard(config)
+        self._depth = 2 if config.async_scheduling else 1
+        self._audit = audit
+        self._listener = listener
+        self._refused: list[int] = []
+        self.cause = "step"
+        self._ends_together = False
+        self.last_call_ps = -1
+
+    # ---- the four verbs ----------------------------------------------------------------------
+
+    def add(self, index: int, now_ps: int) -> bool:
+        """A request arrives; False if it can never run (it is refused and counted)."""
+        if self._listener is not None:
+            self._listener.arrived(self, index, now_ps)
+        if (reason := self._requests.refusal(index)) is not None:
+            self.recorder.refused(index, reason)
+            if self._listener is not None:
+                self._listener.withdrawn(self, index, now_ps, reason)
+            return False
+        sequence = self._requests.sequence(index)
+        self.state.waiting.push(sequence)
+        self.recorder.queue(now_ps, self.num_waiting)
+        return True
+
+    def plan(self, now_ps: int) -> int | None:
+        """Scheduling calls due now; return the next boundary, ``None`` when idle."""
+        self.memory.account(now_ps, idle=not self._in_flight)
+        self.last_call_ps = now_ps
+        while len(self._in_flight) < self._depth:
+            step = self._call(now_ps)
+            if not step.items and not step.preempted:
+                break
+            self._launch(step, now_ps)
+            self._refuse_looping(step, now_ps)
+        waiting = self.state.num_waiting
+        if not self._in_flight and waiting:
+            self._refuse_stuck(now_ps)
+            return self.plan(now_ps)
+        self.recorder.queue(now_ps, waiting, self.cause)
+        self.recorder.set_waiting(now_ps, waiting > 0)
+        self.memory.fragmented = waiting > 0 and self.state.allocator.fragmented(self.state.head())
+        if self._audit:
+            self.check_invariants()
+            self.num_audited += 1
+        if self._listener is not None:
+            self._listener.planned(self, now_ps)
+        return self._in_flight[0].end_ps if self._in_flight else None
+
+    def cut(self, arrival_ps: int) -> int:
+        """Return the boundary of an arrival at ``arrival_ps``: here the next one, always."""
+        return self._in_flight[0].end_ps
+
+    def apply(self, now_ps: int) -> list[int]:
+        """Results of the oldest step in flight: tokens grow, first tokens, finishes, frees.
+
+        Returns the requests that ended.
+        """
+        self.memory.account(now_ps, idle=not self._in_flight)
+        flight = self._in_flight.popleft()
+        assert flight.end_ps == now_ps, "results are applied at their boundary"
+        self.recorder.step(flight.start_ps, flight.time)
+        self.recorder.num_steps_outside += not flight.time.inside
+        results = Results(flight, [], [], [])
+        for item in flight.items:
+            if not item.sequence.aborted:
+                self._apply_item(item, results, now_ps)
+        self._end_batch(now_ps)
+        self._groups.settle(now_ps)
+        if self._listener is not None:
+            self._listener.applied(self, results)
+        return results.finished
+
+    def take_refused(self) -> list[int]:
+        """Requests refused by the last calls, as stuck or looping."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    def abort(self, index: int, now_ps: int) -> None:
+        """The client of an unfinished request gave up: it leaves, its blocks are free at once.
+
+        Tokens in flight for it are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``). Of a batch
+        that ends together it cannot leave: what it holds is free when the batch ends.
+        """
+        self.memory.account(now_ps, idle=not self._in_flight)
+        state = self.state
+        for sequence in state.running:
+            if sequence.index == index:
+                self._leave(sequence, now_ps)
+                self._end_batch(now_ps)
+                break
+        else:
+            out = (*state.swapped, *state.waiting)
+            sequence = next(waiting for waiting in out if waiting.index == index)
+            self._withdraw(sequence)
+            self.recorder.queue(now_ps, self.num_waiting)
+        self._groups.settle(now_ps)
+        sequence.aborted = True
+        self.recorder.aborted(index, now_ps)
+        if self._listener is not None:
+            self._listener.withdrawn(self, index, now_ps, ABORT)
+
+    # ---- parts of a call ---------------------------------------------------------------------
+
+    def _call(self, now_ps: int) -> ScheduledStep:
+        step = self._batching.compose(self.state)
+        self.cause = step.waits_for or "step"
+        for sequence, reason in step.dropped:
+            self._refuse(sequence, reason, now_ps)
+        return step
+
+    def _launch(self, step: ScheduledStep, now_ps: int) -> None:
+        """Put a step behind those in flight."""
+        self._account.moved(step, now_ps)
+        self._ends_together = step.ends_together
+        flight = self._flights.launch(step, now_ps)
+        if self._listener is not None:
+            self._listener.called(self, flight)
+
+    # ---- parts of results --------------------------------------------------------------------
+
+    def _apply_item(self, item: FlightItem, results: Results, now_ps: int) -> None:
+        """What a step brings one sequence in it: keys for its blocks, and maybe a token.
+
+        Who was put out meanwhile gets the token, too, but what was computed is gone.
+        """
+        sequence = item.sequence
+        timely = item.stint == sequence.num_preemptions
+        if timely:
+            sequence.in_flight -= item.num_tokens
+        if not item.samples:
+            if timely:
+                self.state.allocator.set_keys(sequence, item.past + item.num_tokens)
+            return
+        num_left = self._num_left(sequence)
+        if not num_left:
+            results.dropped.append(sequence.index)
+            return
+        sequence.known += 1
+        self._account.token(item, now_ps)
+        done = num_left == 1
+        if timely:
+            sequence.owed -= 1
+            computed = sequence.computed - sequence.owed
+            self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))
+            self._groups.choose_beams(sequence)
+            if done:
+                self._leave(sequence, now_ps)
+        else:
+            results.late.append(sequence.index)
+            if done:
+                self.state.waiting.remove(sequence)
+                self.recorder.queue(now_ps, self.num_waiting)
+        if done:
+            results.finished.append(sequence.index)
+            self._account.finished(sequence, now_ps)
+
+    def _num_left(self, sequence: Sequence) -> int:
+        """Tokens still to come: the truth about lengths, asked only when results are applied."""
+        num_sampled = sequence.known - sequence.prompt_tokens
+        return self._requests.num_outputs(sequence.index) - num_sampled
+
+    # ---- how requests leave ------------------------------------------------------------------
+
+    def _leave(self, sequence: Sequence, now_ps: int) -> None:
+        """A running sequence ends; in a batch that ends together it keeps what it owns."""
+        self.state.running.remove(sequence)
+        if self._ends_together:
+            self.state.ended.append(sequence)
+        else:
+            self._release(sequence, now_ps)
+
+    def _end_batch(self, now_ps: int) -> None:
+        """Where nobody runs any more, take back what the ended members of a batch kept."""
+        if not self.state.running:
+            for sequence in self.state.ended:
+                self._release(sequence, now_ps)
+            self.state.ended.clear()
+
+    def _release(self, sequence: Sequence, now_ps: int) -> None:
+        """Take back what a sequence owns."""
+        self.memory.released(sequence, sequence.computed, now_ps)
+        self.state.allocator.finish(sequence)
+
+    def _withdraw(self, sequence: Sequence) -> None:
+        """Take a sequence that does not run out of the engine."""
+        state = self.state
+        if sequence in state.swapped:
+            state.swapped.remove(sequence)
+            forget_swapped(state, sequence)
+        else:
+            state.waiting.remove(sequence)
+
+    def _refuse(self, sequence: Sequence, reason: str, now_ps: int) -> None:
+        """Count a sequence that has left the queue for good; a late token of it is dropped."""
+        sequence.aborted = True
+        self.recorder.refused(sequence.index, reason)
+        if self._listener is not None:
+            self._listener.withdrawn(self, sequence.index, now_ps, reason)
+        self._refused.append(sequence.index)
+        self.recorder.queue(now_ps, self.num_waiting)
+
+    def _refuse_stuck(self, now_ps: int) -> None:
+        """Nothing runs and the head still does not fit: it never will."""
+        sequence = self.state.head()
+        self._withdraw(sequence)
+        self._refuse(sequence, "does not fit even when nothing else runs", now_ps)
+
+    def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:
+        """Refuse a victim where sequences put each other out for ever."""
+        sequence = self._loops.victim(step, len(self.state.running) + self.num_waiting)
+        if sequence is not None:
+            self._withdraw(sequence)
+            self._refuse(sequence, "it and others put each other out and get no further", now_ps)
+
+    # ---- for whoever looks at an engine ------------------------------------------------------
+
+    def usage_now(self) -> Usage:
+        """What memory holds, in slots; O(running)."""
+        return self.memory.usage_now()
+
+    @property
+    def num_running(self) -> int:
+        """Requests in the engine."""
+        return len(self.state.running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue, those on the host included."""
+        return self.state.num_waiting
+
+    def num_slots(self, index: int) -> int:
+        """Tokens of KV that a request will have when it ends; behind the wall: not for policies."""
+        return self._requests.num_slots(index)
+
+    def check_invariants(self) -> None:
+        """Verify every structure and counter; O(pool + running)."""
+        self.state.check_invariants()
+
+    def name_of(self, index: int) -> str:
+        """Name of a request."""
+        return self._requests.trace.request_id(index)

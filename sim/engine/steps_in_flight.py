@@ -1,0 +1,152 @@
+"""Steps in flight: a scheduled step is put behind those before it, with the time that it takes."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kvsim.policies.batching import ScheduledStep, SchedulerState
+    from kvsim.policies.batching.base import Item
+    from kvsim.policies.sequence import Sequence
+    from kvsim.policies.tables import Retention
+    from kvsim.sim.cost.host_link import HostLink
+    from kvsim.sim.cost.step_cost import StepCost, StepTime
+    from kvsim.sim.engine.sequence_groups import SequenceGroups
+    from kvsim.sim.recording.recorder import Recorder
+
+
+class FlightItem(NamedTuple):
+    """One sequence's part in a step; ``stint`` tells a late token from a timely one."""
+
+    sequence: Sequence
+    num_tokens: int
+    past: int
+    samples: bool
+    decodes: bool
+    stint: int
+
+
+@dataclass(slots=True)
+class Flight:
+    """A scheduled step: called at ``call_ps``, on the device from ``start_ps`` to ``end_ps``.
+
+    ``time`` has what it goes into.
+    """
+
+    step: ScheduledStep
+    items: list[FlightItem]
+    call_ps: int
+    start_ps: int
+    end_ps: int
+    time: StepTime
+
+
+class Results(NamedTuple):
+    """What came of a flight at its boundary: requests by index, in the order of its items.
+
+    ``finished`` got their last token; ``late``: the token came to a request that had been put out
+    meanwhile; ``dropped``: it came behind the last one, for nothing.
+    """
+
+    flight: Flight
+    finished: list[int]
+    late: list[int]
+    dropped: list[int]
+
+
+class Flights:
+    """The flights of one engine, oldest first, and what a step costs beside its computation."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        cost: StepCost,
+        link: HostLink | None,
+        groups: SequenceGroups,
+        recorder: Recorder,
+    ) -> None:
+        self.in_flight: deque[Flight] = deque()
+        self._state = state
+        config = state.context.config
+        self._retention = None if config.keeps_everything else config.retention
+        self._kept_sizes = config.kept_sizes
+        self.cost = cost
+        self._link = link
+        self._groups = groups
+        self._recorder = recorder
+        self._num_copied = 0
+
+    def launch(self, step: ScheduledStep, now_ps: int) -> Flight:
+        """Put a step behind those in flight and count its tokens as computed."""
+        items = [self._served(item, now_ps) for item in step.items]
+        start_ps = self.in_flight[-1].end_ps if self.in_flight else now_ps
+        time = self._time(step, items)
+        duration_ps = time.duration_ps
+        if self._retention is not None:
+            duration_ps += self._note_scores(self._retention, items)
+        if self._link is not None:
+            duration_ps = self._with_copies(self._link, step, start_ps, duration_ps)
+        duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
+        time = time.with_overhead(duration_ps)
+        flight = Flight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
+        self.in_flight.append(flight)
+        return flight
+
+    def _served(self, item: Item, now_ps: int) -> FlightItem:
+        """Count the tokens that a call gives a sequence as computed."""
+        sequence, num_tokens, past = item
+        samples = past + num_tokens == sequence.known + sequence.owed
+        decodes = samples and num_tokens == 1 and past >= sequence.prompt_tokens
+        if self._state.allocator.takes_memory(sequence, past + num_tokens):
+            sequence.last_block_ps = now_ps
+        sequence.computed = past + num_tokens
+        sequence.in_flight += num_tokens
+        sequence.owed += samples
+        return FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
+
+    def _time(self, step: ScheduledStep, items: list[FlightItem]) -> StepTime:
+        """Time of the computation; ended members of a padded batch are computed, too."""
+        padded_to = step.padded_to
+        prefills: list[tuple[int, int]] = []
+        contexts: list[int] = []
+        for item in items:
+            if item.decodes:
+                contexts += [max(item.past + 1, padded_to)] * item.sequence.width
+            else:
+                prefills.append((max(item.num_tokens, padded_to - item.past), item.past))
+        contexts += [padded_to] * len(self._state.ended)
+        windows = [sum(min(context, window) for context in contexts) for window in self._kept_sizes]
+        return self.cost.step(prefills, len(contexts), sum(contexts), windows)
+
+    def _copy_ps(self) -> int:
+        """Duration of what the call copied within the pool, before its step."""
+        relocations = self._state.allocator.relocations
+        if relocations is None:
+            return 0
+        copied = relocations.copied_tokens - self._num_copied
+        copy_ps = self.cost.copy_ps(copied)
+        self._num_copied += copied
+        self._recorder.copy_ps += copy_ps
+        self._recorder.relocations = relocations
+        return copy_ps
+
+    def _note_scores(self, retention: Retention, items: list[FlightItem]) -> int:
+        """What decodes see, and what it takes to keep the scores of what they keep."""
+        seen = [item.past for item in items if item.decodes]
+        account = self._recorder.retention
+        if account is not None and retention.scores is not None:
+            account.decode_contexts.update(seen)
+        (budget,) = self._kept_sizes
+        return retention.score_ps * sum(min(past + 1, budget) for past in seen)
+
+    def _with_copies(
+        self, link: HostLink, step: ScheduledStep, start_ps: int, duration_ps: int
+    ) -> int:
+        """Duration of a step with the blocks that it moves to the host and back."""
+        out = sum(preemption.swapped_blocks for preemption in step.preempted)
+        back = sum(swap_in.num_blocks for swap_in in step.swapped_in)
+        copying_ps = link.copy_ps(out) + link.copy_ps(back)
+        self._recorder.copying(start_ps, start_ps + copying_ps)
+        return link.step_ps(duration_ps, copying_ps)

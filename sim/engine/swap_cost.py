@@ -1,0 +1,71 @@
+"""Swapping a request to host memory against computing its KV again.
+
+CPU blocks are the swap space of a rank over its block bytes, as vLLM's v0 engine counted them. A
+swap moves a request's blocks out and in again over the host link; a recomputation is the prefill of
+as many tokens, in chunks of the token budget, by the step cost of the card. Both are followed by
+the step of the next token, which costs nobody anything: it is due either way. (What a run's mode
+``auto`` compares, too: :mod:`kvsim.policies.preemption.auto`.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvsim.sim.cost.host_link import HostLink
+    from kvsim.sim.cost.step_cost import StepCost
+    from kvsim.sim.pool.layout import BlockLayout
+    from kvsim.sim.pool.terms import PoolRequest
+
+PS_PER_S = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class SwapCost:
+    """Seconds for one request of ``tokens``, and the length from which swapping is quicker.
+
+    ``break_even_tokens`` counts whole blocks; it is ``None`` where recomputing is quicker up to
+    ``tokens``.
+    """
+
+    tokens: int
+    swap_s: float
+    recompute_s: float
+    break_even_tokens: int | None
+    cost: str
+
+
+def swap_cost(
+    request: PoolRequest, layout: BlockLayout, link: HostLink, cost: StepCost
+) -> SwapCost:
+    """Compare both at the longest length, and find where the longer ones begin to swap."""
+
+    def swap_s(tokens: int) -> float:
+        return 2 * link.copy_ps(layout.blocks_for(tokens)) / PS_PER_S
+
+    def work_ps(start: int, stop: int) -> int:
+        chunk = request.max_num_batched_tokens
+        return sum(
+            cost.step([(min(chunk, stop - past), past)], 0, 0)[0]
+            for past in range(start, stop, chunk)
+        )
+
+    def recompute_s(tokens: int) -> float:
+        return (work_ps(0, tokens + 1) - work_ps(tokens, tokens + 1)) / PS_PER_S
+
+    length, size = request.model_len, layout.block_size
+
+    def pays(blocks: int) -> bool:
+        tokens = min(blocks * size, length)
+        return swap_s(tokens) <= recompute_s(tokens)
+
+    low, high = 1, -(-length // size)
+    while low < high:
+        middle = (low + high) // 2
+        if pays(middle):
+            high = middle
+        else:
+            low = middle + 1
+    even = min(low * size, length) if pays(low) else None
+    return SwapCost(length, swap_s(length), recompute_s(length), even, cost.name)

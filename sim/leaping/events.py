@@ -1,0 +1,68 @@
+"""What a leaper tells whoever listens: who arrives, enters, leaves and is served by name.
+
+A leaper touches few members in an event, so what takes O(running) is not told but asked for
+(:mod:`kvsim.sim.leaping.view`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kvsim.sim.leaping.leaper import Leaper
+
+
+class Served(NamedTuple):
+    """A request's part in a call; ``samples``: the step brings it a token."""
+
+    request: int
+    num_tokens: int
+    past: int
+    samples: bool
+    decodes: bool
+
+
+class Calls(NamedTuple):
+    """A leap unrolled for a listener, one entry a call.
+
+    Times (call, start, end), free blocks after it and blocks it evicted; the running list's length
+    and the queue hold for all of them.
+    """
+
+    times_ps: list[tuple[int, int, int]]
+    free: list[int]
+    evicted: list[int]
+    num_running: int
+    waiting: list[int]
+
+
+class LeapListener:
+    """Sees what a leaper decides; as it stands, it looks away."""
+
+    def arrived(self, leaper: Leaper, index: int, now_ps: int) -> None:
+        """See that a request is there."""
+
+    def withdrawn(self, leaper: Leaper, index: int, now_ps: int, why: str) -> None:
+        """See that a request is refused, and why."""
+
+    def admitted(
+        self, leaper: Leaper, index: int, now_ps: int, hit_tokens: int, known: int, *, resumed: bool
+    ) -> None:
+        """See a request enter."""
+
+    def preempted(
+        self, leaper: Leaper, index: int, now_ps: int, lost_tokens: int, late_in: int | None
+    ) -> None:
+        """See a victim; ``late_in`` is the step in flight that still brings it a token."""
+
+    def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
+        """See whom a call serves by name; who decodes besides, ``leaper.decoding()`` tells."""
+
+    def planned(self, leaper: Leaper, now_ps: int) -> None:
+        """See that all calls due are made; ``leaper.cause`` is why the queue's head waits."""
+
+    def flown(self, leaper: Leaper, num_steps: int) -> None:
+        """See a leap once its length is settled; ``leaper.unroll(num_steps)`` tells its calls."""
+
+    def landed(self, leaper: Leaper, finished: list[int], now_ps: int, last_call_ps: int) -> None:
+        """See the results applied at a boundary."""

@@ -1,0 +1,148 @@
+"""KV memory by what it holds: ten primitives and six states that add up to the pool.
+
+The engine records integrals of a few counts (``memory_integrals.MEMORY``); this module turns them
+into bytes. Everything is exact integer arithmetic until a share is printed, and printed shares are
+rounded so that they still add up to 100 (largest remainder).
+
+    pool   = usable blocks + null block + remainder
+    usable = blank | cached | owned by sequences
+    owned  = token | duplicate | future | never | padding     (slots; future + never = empty)
+    blank  = hole | blocked (both while requests wait) | free
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvsim.sim.recording.recorder import Recorder
+
+PRIMITIVES: Final = (
+    "token",
+    "duplicate",
+    "future",
+    "never",
+    "padding",
+    "hole",
+    "blocked",
+    "cached",
+    "free",
+    "unusable",
+)
+STATES: Final[dict[str, tuple[str, ...]]] = {
+    "token": ("token", "duplicate"),
+    "reserved": ("future",),
+    "internal": ("never", "padding"),
+    "external": ("hole", "unusable"),
+    "cached": ("cached",),
+    "free": ("free", "blocked"),
+}
+"""What readers see, each the sum of some primitives."""
+SOSP23: Final[dict[str, tuple[str, ...]]] = {
+    "token": ("token", "duplicate"),
+    "reserved": ("future",),
+    "internal": ("never",),
+    "external": ("padding", "hole", "blocked", "free", "cached", "unusable"),
+}
+"""Figure 2 of the PagedAttention paper (SOSP 2023): its "external fragmentation & others" holds the
+round-up (its Oracle has no internal waste) and all free memory.
+"""
+VIEWS: Final = {"six": STATES, "sosp23": SOSP23}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolShape:
+    """Sizes of the pool; ``num_blocks`` counts the null block, ``remainder_bytes`` fit no block.
+
+    Without block tables a block is one slot, and none of them is a null block.
+    """
+
+    num_blocks: int
+    block_size: int
+    block_bytes: int
+    remainder_bytes: int = 0
+    num_null_blocks: int = 1
+    scores_per_token: int = 0
+    """Attention scores beside each kept token, outside the pool, where retention keeps any."""
+
+    @property
+    def pool_bytes(self) -> int:
+        """All KV memory."""
+        return self.num_blocks * self.block_bytes + self.remainder_bytes
+
+
+def all_time(recorder: Recorder, pool: PoolShape) -> dict[str, int]:
+    """Primitives over the whole run, in byte-ps times ``block_size`` (exact integers)."""
+    totals = {name: sum(values) for name, values in recorder.windows.items()}
+    waiting = recorder.while_waiting
+    return primitives(totals, waiting["blank"] - waiting["hole"], pool)
+
+
+def while_waiting(recorder: Recorder, pool: PoolShape) -> dict[str, int]:
+    """Primitives over the time in which requests waited, in the unit of :func:`all_time`."""
+    totals = recorder.while_waiting
+    return primitives(totals, totals["blank"] - totals["hole"], pool)
+
+
+def primitives(totals: Mapping[str, int], blocked: int, pool: PoolShape) -> dict[str, int]:
+    """Split a stretch of time into primitives; they add up to the pool over ``window``.
+
+    ``totals`` are the recorder's integrals (slot-ps); ``blocked`` is the part of ``blank`` beside
+    holes in which requests waited.
+    """
+    window_ps, slots = totals["window"], pool.block_size
+    usable = (pool.num_blocks - pool.num_null_blocks) * slots
+    owned = usable * window_ps - totals["blank"] - totals["cached"]
+    of_slots = {
+        "token": owned - totals["empty"] - totals["duplicate"] - totals["padding"],
+        "duplicate": totals["duplicate"],
+        "future": totals["empty"] - totals["never"],
+        "never": totals["never"],
+        "padding": totals["padding"],
+        "hole": totals["hole"],
+        "blocked": blocked,
+        "cached": totals["cached"],
+        "free": totals["blank"] - totals["hole"] - blocked,
+    }
+    parts = {name: value * pool.block_bytes for name, value in of_slots.items()}
+    null_bytes = pool.num_null_blocks * pool.block_bytes
+    parts["unusable"] = (null_bytes + pool.remainder_bytes) * slots * window_ps
+    return parts
+
+
+def sharing(totals: Mapping[str, int], pool: PoolShape) -> dict[str, float | None]:
+    """What owners save because some of their blocks have several; ``None`` where nothing is owned.
+
+    ``factor`` = logical / physical, ``savings_percent`` = 100 (1 - physical / logical). *Logical*
+    is what owners hold, each counting all of its blocks, *physical* what they take of the pool.
+    """
+    usable = (pool.num_blocks - pool.num_null_blocks) * pool.block_size
+    physical = usable * totals["window"] - totals["blank"] - totals["cached"]
+    if not physical:
+        return {"factor": None, "savings_percent": None}
+    logical = physical + totals["shared"]
+    return {"factor": logical / physical, "savings_percent": 100 * totals["shared"] / logical}
+
+
+def states(parts: Mapping[str, int], view: str = "six") -> dict[str, int]:
+    """Group ten primitives as one of ``VIEWS`` does."""
+    return {name: sum(parts[part] for part in held) for name, held in VIEWS[view].items()}
+
+
+def percentages(parts: Mapping[str, int], decimals: int = 2) -> dict[str, float]:
+    """Shares in percent, rounded so that the printed numbers add up to exactly 100.
+
+    Largest remainder, ties in the order of ``parts``; all 0 where the sum is 0.
+    """
+    total, scale = sum(parts.values()), 10**decimals
+    if total == 0:
+        return dict.fromkeys(parts, 0.0)
+    units = {name: value * 100 * scale // total for name, value in parts.items()}
+    remainders = {name: value * 100 * scale % total for name, value in parts.items()}
+    missing = 100 * scale - sum(units.values())
+    for name in sorted(parts, key=lambda name: -remainders[name])[:missing]:
+        units[name] += 1
+    return {name: value / scale for name, value in units.items()}

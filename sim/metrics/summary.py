@@ -1,0 +1,232 @@
+"""Summary of a run; every number is defined in ``docs/metrics.md``.
+
+Percentiles and goodput are over finished requests, with refused and unfinished ones counted
+beside them. Undefined numbers are ``None``, never nan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kvsim.sim.metrics import memory as memory_metrics
+from kvsim.sim.metrics.distribution import gap_statistics, statistics
+from kvsim.sim.metrics.phases import Phases, Windows, summarise
+from kvsim.sim.metrics.prediction import prediction_quality
+from kvsim.sim.metrics.request_columns import PS_PER_S, RequestColumns
+from kvsim.sim.metrics.users import summarise_users
+from kvsim.sim.metrics.verdict import judge
+from kvsim.sim.metrics.waiting import summarise_waiting
+from kvsim.sim.recording.recorder import (
+    ABORTED,
+    FINISHED,
+    NOT_SENT,
+    REFUSALS_KEPT,
+    REFUSED,
+    UNFINISHED,
+)
+from kvsim.sim.recording.waiting_clock import CAUSES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.recording.recorder import Recorder
+    from kvsim.sim.scenario.tables import Slo
+    from kvsim.traces.trace.trace import Trace
+
+SCHEMA: Final = "kvsim.summary/1"
+
+Summary = dict[str, object]
+
+
+def summarise_run(
+    trace: Trace,
+    recorder: Recorder,
+    pool: PoolShape,
+    slo: Slo,
+    *,
+    cost_source: str,
+    predictor: str = "none",
+) -> Summary:
+    """All metrics as nested dicts of plain numbers, ready for JSON; O(n log^2 n)."""
+    columns = RequestColumns.of(trace, recorder)
+    windows = Windows.of(recorder)
+    phases = Phases.of(columns, recorder, windows)
+    span_ps = phases.end_ps - phases.first_arrival_ps
+    return {
+        "schema": SCHEMA,
+        "requests": _requests(trace, columns, recorder),
+        "window": _window(phases, recorder),
+        "phases": summarise(phases, columns, windows),
+        "verdict": asdict(judge(columns, recorder, phases, windows)),
+        "latency": _latency(columns, recorder),
+        "throughput": _throughput(columns, span_ps),
+        "goodput": _goodput(columns, slo, span_ps),
+        "memory": memory_metrics.memory(recorder, pool),
+        "cache": _cache(columns, recorder),
+        "preemptions": _preemptions(columns, recorder),
+        "host": memory_metrics.host(recorder, pool),
+        "relocations": memory_metrics.relocations(recorder, pool),
+        "copy_on_write": memory_metrics.copy_on_write(recorder, pool),
+        "retention": memory_metrics.retention(recorder, pool),
+        "stalls": _stalls(columns, recorder),
+        "queue": summarise_waiting(columns, phases.end_ps),
+        "users": summarise_users(trace, columns),
+        "prediction": prediction_quality(recorder, predictor),
+        "waited_s": {cause: recorder.waited_ps[cause] / PS_PER_S for cause in CAUSES},
+        "cost": _cost(recorder, cost_source),
+    }
+
+
+def _requests(trace: Trace, columns: RequestColumns, recorder: Recorder) -> Summary:
+    refused = np.flatnonzero(columns.status == REFUSED)
+    return {
+        "total": len(columns),
+        "finished": int((columns.status == FINISHED).sum()),
+        "refused": len(refused),
+        "unfinished": int((columns.status == UNFINISHED).sum()),
+        "aborted": int((columns.status == ABORTED).sum()),
+        "not_sent": int((columns.status == NOT_SENT).sum()),
+        "refused_ids": [trace.request_id(int(index)) for index in refused[:REFUSALS_KEPT]],
+        "refused_reasons": {
+            trace.request_id(index): recorder.refusals[index] for index in sorted(recorder.refusals)
+        },
+    }
+
+
+def _window(phases: Phases, recorder: Recorder) -> Summary:
+    return {
+        "seconds": (phases.end_ps - phases.first_arrival_ps) / PS_PER_S,
+        "first_arrival_s": phases.first_arrival_ps / PS_PER_S,
+        "last_arrival_s": phases.last_arrival_ps / PS_PER_S,
+        "end_s": phases.end_ps / PS_PER_S,
+        "peak_running": recorder.peak_running,
+    }
+
+
+def _latency(columns: RequestColumns, recorder: Recorder) -> Summary:
+    finished = columns.finished()
+    return {
+        "queue_s": statistics(columns.queue_s()[finished]),
+        "ttft_s": statistics(columns.ttft_s()[finished]),
+        "tpot_s": statistics(columns.tpot_s()[finished]),
+        "itl_s": gap_statistics(recorder.gaps),
+        "e2e_s": statistics(columns.e2e_s()[finished]),
+        "normalised_s_per_token": statistics(columns.normalised_s()[finished]),
+    }
+
+
+def _throughput(columns: RequestColumns, span_ps: int) -> Summary:
+    finished = columns.finished()
+    output_tokens = int(columns.generated_tokens().sum())
+    prompt_tokens = columns.prompt_tokens * columns.num_prompts
+    total_tokens = output_tokens + int(prompt_tokens[finished].sum())
+    return {
+        "requests_per_s": _rate(int(finished.sum()), span_ps),
+        "sustained_requests_per_s": sustained_rate(columns.finish_ps[finished]),
+        "output_tokens_per_s": _rate(output_tokens, span_ps),
+        "total_tokens_per_s": _rate(total_tokens, span_ps),
+        "output_tokens": output_tokens,
+        "total_tokens": total_tokens,
+    }
+
+
+def sustained_rate(finish_ps: NDArray[np.int64]) -> float | None:
+    """Requests a second in the middle eight tenths of all that finished: no ramp-up, no drain."""
+    ends = np.sort(finish_ps)
+    edge = len(ends) // 10
+    if edge == 0:
+        return None
+    first_ps, last_ps = int(ends[edge]), int(ends[-1 - edge])
+    return _rate(len(ends) - 1 - 2 * edge, last_ps - first_ps)
+
+
+def _goodput(columns: RequestColumns, slo: Slo, span_ps: int) -> Summary | None:
+    if not slo:
+        return None
+    finished = columns.finished()
+    ttft_ps = columns.first_token_ps - columns.arrival_ps
+    decode_ps = columns.finish_ps - columns.first_token_ps
+    good = finished.copy()
+    if slo.ttft_ps is not None:
+        good &= ttft_ps <= slo.ttft_ps
+    if slo.tpot_ps is not None:
+        good &= decode_ps <= slo.tpot_ps * (columns.output_tokens - 1)
+    if slo.e2e_ps is not None:
+        good &= columns.finish_ps - columns.arrival_ps <= slo.e2e_ps
+    num_good, num_finished = int(good.sum()), int(finished.sum())
+    limits = {"ttft_s": slo.ttft_ps, "tpot_s": slo.tpot_ps, "e2e_s": slo.e2e_ps}
+    return {
+        "slo": {name: ps / PS_PER_S for name, ps in limits.items() if ps is not None},
+        "requests": num_good,
+        "requests_per_s": _rate(num_good, span_ps),
+        "percent_of_finished": 100 * num_good / num_finished if num_finished else None,
+    }
+
+
+def _cache(columns: RequestColumns, recorder: Recorder) -> Summary:
+    prompt_tokens = int((columns.prompt_tokens * columns.num_prompts).sum())
+    hit_tokens = int(columns.hit_tokens.sum())
+    return {
+        "prompt_tokens": prompt_tokens,
+        "hit_tokens": hit_tokens,
+        "hit_percent": 100 * hit_tokens / prompt_tokens if prompt_tokens else None,
+        "evicted_blocks": recorder.num_evicted_blocks,
+    }
+
+
+def _preemptions(columns: RequestColumns, recorder: Recorder) -> Summary:
+    lost, again = int(columns.lost_tokens.sum()), int(columns.resume_hit_tokens.sum())
+    return {
+        "count": recorder.num_preemptions,
+        "by_mode": {
+            "recompute": recorder.num_preemptions - recorder.num_swaps,
+            "swap": recorder.num_swaps,
+        },
+        "auto": _auto(recorder),
+        "requests": int((columns.preemptions > 0).sum()),
+        "lost_tokens": lost,
+        "resume_hit_tokens": again,
+        "recomputed_tokens": lost - again,
+    }
+
+
+def _auto(recorder: Recorder) -> Summary | None:
+    """How often the mode ``auto`` was right; ``None`` where no choice of it could be judged."""
+    judged, right = sum(recorder.num_judged.values()), sum(recorder.num_right.values())
+    if not judged:
+        return None
+    return {
+        "judged": judged,
+        "right": right,
+        "percent_right": 100 * right / judged,
+        "by_choice": {
+            choice: {"judged": number, "right": recorder.num_right[choice]}
+            for choice, number in recorder.num_judged.items()
+        },
+    }
+
+
+def _stalls(columns: RequestColumns, recorder: Recorder) -> Summary:
+    return {
+        "count": recorder.num_stalls,
+        "seconds": int(columns.stall_ps.sum()) / PS_PER_S,
+        "longest_s": recorder.longest_stall_ps / PS_PER_S,
+    }
+
+
+def _cost(recorder: Recorder, source: str) -> Summary:
+    outside = recorder.num_steps_outside
+    return {
+        "source": source,
+        "steps": recorder.num_steps,
+        "steps_outside": outside,
+        "percent_outside": 100 * outside / recorder.num_steps if recorder.num_steps else None,
+    }
+
+
+def _rate(amount: int, span_ps: int) -> float | None:
+    return amount * PS_PER_S / span_ps if span_ps else None

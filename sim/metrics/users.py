@@ -1,0 +1,81 @@
+"""Users of a trace: among whom ``fair`` shares, and what each of them met.
+
+Who asks is :meth:`Trace.asker`: the user, else the session, else the request itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsim.policies.queue_order import Fair
+from kvsim.sim.metrics.distribution import statistics
+from kvsim.traces.common.counted import counted
+
+if TYPE_CHECKING:
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.metrics.request_columns import RequestColumns
+    from kvsim.traces.trace.trace import Trace
+
+
+def check_users(config: SchedulerConfig, trace: Trace) -> None:
+    """Refuse an order by user for a trace that does not tell them apart.
+
+    Raises
+    ------
+    ValueError
+        Where the queue is ``fair`` and no request has a user or a session.
+    """
+    if config.queue.policy == Fair.name and not (any(trace.user or ()) or any(trace.session or ())):
+        raise ValueError(
+            f"queue.policy = {Fair.name!r} shares among the users of a trace, or else its "
+            f"sessions: {trace.name} names neither; choose another order"
+        )
+
+
+def fair_note(trace: Trace) -> str:
+    """A sentence on whom ``fair`` takes for a user in a trace that :func:`check_users` passes."""
+    users, sessions, alone = set[str](), set[str](), 0
+    for index in range(len(trace)):
+        if trace.user is not None and trace.user[index]:
+            users.add(trace.user[index])
+        elif trace.session is not None and trace.session[index]:
+            sessions.add(trace.session[index])
+        else:
+            alone += 1
+    parts = ((len(users), "user"), (len(sessions), "session"), (alone, "nameless request"))
+    told = ", ".join(counted(count, what) for count, what in parts if count)
+    return f"queue.policy = {Fair.name!r} shares among {told}"
+
+
+def summarise_users(trace: Trace, columns: RequestColumns) -> dict[str, object] | None:
+    """What users met: TTFT of each, of the one who asks for most tokens, of all others; O(n).
+
+    ``None`` where the trace names no users. Requests that name none are one user's.
+    """
+    if not any(trace.user or ()):
+        return None
+    codes: dict[str, int] = {}
+    user = np.array([codes.setdefault(name, len(codes)) for name in trace.user or ()])
+    names = list(codes)
+    tokens = np.bincount(user, trace.prompt_tokens + trace.output_tokens)
+    first = int(tokens.argmax())
+    finished, ttft_s = columns.finished(), columns.ttft_s()
+    num_finished = np.bincount(user[finished], minlength=len(names))
+    served = num_finished > 0
+    sums_s = np.bincount(user[finished], ttft_s[finished], len(names))
+    means_s = sums_s[served] / num_finished[served]
+    return {
+        "named": len(codes.keys() - {""}),
+        "mean_ttft_s": {
+            "median": float(np.median(means_s)) if len(means_s) else None,
+            "worst": float(means_s.max()) if len(means_s) else None,
+        },
+        "heaviest": {
+            "user": names[first],
+            "tokens_percent": 100 * float(tokens[first]) / float(tokens.sum()),
+            "ttft_s": statistics(ttft_s[finished & (user == first)]),
+        },
+        "others": {"ttft_s": statistics(ttft_s[finished & (user != first)])},
+    }

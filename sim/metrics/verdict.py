@@ -1,0 +1,105 @@
+"""One verdict a run: stable, overloaded (and by what), or too short for a percentile.
+
+Overloaded: while requests arrive (ramp-up left out) the queue grows by more than three standard
+deviations of a random walk with as many arrivals and departures, ``3 * sqrt(2 n)``; or the
+backlog at the last arrival takes longer to start than all arrivals took to come in. Too short: a
+percentile ``q`` is trusted from ten finished requests beyond it, ``n * (1 - q) >= 10``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kvsim.sim.metrics.request_columns import PS_PER_S
+from kvsim.traces.common.readable import number, seconds
+
+if TYPE_CHECKING:
+    from kvsim.sim.metrics.phases import Phases, Windows
+    from kvsim.sim.metrics.request_columns import RequestColumns
+    from kvsim.sim.recording.recorder import Recorder
+
+SAMPLES_BEYOND: Final = 10
+_FEWEST_WINDOWS: Final = 8
+_PERCENTILES: Final = (50, 90, 99)
+_LABELS: Final = {"budget": "the token budget of a step", "blocks": "KV blocks"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``kind`` is ``stable``, ``overloaded`` or ``too short``; ``text`` is the sentence shown.
+
+    ``queue_slope_per_s`` is ``None`` where the arrivals span too few windows to tell.
+    """
+
+    kind: str
+    text: str
+    binds: str | None
+    queue_slope_per_s: float | None
+    trusted_percentile: int | None
+
+
+def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: Windows) -> Verdict:
+    """Verdict of a run, from its waiting series and its number of finished requests."""
+    trusted = trusted_percentile(int(columns.finished().sum()))
+    slope, growth = _queue_growth(phases, windows)
+    binds = _binding_cause(recorder)
+    label = _LABELS.get(binds, binds)
+    start_ps, end_ps = phases.steady_start_ps, phases.last_arrival_ps
+    arrivals = int(((columns.arrival_ps > start_ps) & (columns.arrival_ps <= end_ps)).sum())
+    if slope is not None and growth > 3 * math.sqrt(2 * arrivals):
+        what = (
+            f"after the ramp-up the queue grows by {number(slope, 3)} requests a second; "
+            f"what binds: {label}"
+        )
+        return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
+    backlog_ps = _backlog_ps(phases, windows, recorder.width_ps)
+    arriving_ps = phases.last_arrival_ps - phases.first_arrival_ps
+    if backlog_ps > max(arriving_ps, _FEWEST_WINDOWS * recorder.width_ps):
+        what = (
+            f"after arrivals of {seconds(arriving_ps / PS_PER_S)} the backlog takes "
+            f"{seconds(backlog_ps / PS_PER_S)} to start; what binds: {label}"
+        )
+        return Verdict("overloaded", f"overloaded: {what}", binds, slope, trusted)
+    if trusted != _PERCENTILES[-1]:
+        enough = f"enough for p{trusted}" if trusted else "too few for any"
+        text = f"too short for p99 ({int(columns.finished().sum()):,} finished: {enough})"
+        return Verdict("too short", text, None, slope, trusted)
+    return Verdict("stable", "stable: the queue does not grow", None, slope, trusted)
+
+
+def trusted_percentile(num_finished: int) -> int | None:
+    """Highest of p50, p90, p99 with ten finished requests beyond it; ``None`` for none."""
+    known = [q for q in _PERCENTILES if num_finished * (100 - q) >= SAMPLES_BEYOND * 100]
+    return known[-1] if known else None
+
+
+def _queue_growth(phases: Phases, windows: Windows) -> tuple[float | None, float]:
+    """Slope of the waiting series (requests a second) and its rise over the steady part."""
+    inside = (windows.start_ps >= phases.steady_start_ps) & (
+        windows.start_ps + windows.covered_ps <= phases.last_arrival_ps
+    )
+    if int(inside.sum()) < _FEWEST_WINDOWS:
+        return None, 0.0
+    times_s = windows.start_ps[inside] / PS_PER_S
+    centred = times_s - times_s.mean()
+    slope = float(centred @ windows.waiting[inside] / (centred @ centred))
+    return slope, slope * float(np.ptp(times_s))
+
+
+def _backlog_ps(phases: Phases, windows: Windows, width_ps: int) -> int:
+    """Time from the last arrival until nothing waits any more (to the end of that window)."""
+    after = windows.start_ps + width_ps > phases.last_arrival_ps
+    waiting = windows.start_ps[after & (windows.waiting > 0)]
+    if not len(waiting):
+        return 0
+    return min(int(waiting[-1]) + width_ps, phases.end_ps) - phases.last_arrival_ps
+
+
+def _binding_cause(recorder: Recorder) -> str:
+    """Cause with the most request-seconds, apart from waiting for the step in progress."""
+    causes = {name: ps for name, ps in recorder.waited_ps.items() if name != "step"}
+    return max(causes, key=lambda name: causes[name])

@@ -1,0 +1,75 @@
+"""Every recorded schedule of the real engine is replayed identically."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvsim.sim.conformance.recordings import find_trace
+from kvsim.sim.conformance.replay import replay
+from kvsim.sim.conformance.vllm_log import GoldenLog, engine_options, read_log
+from kvsim.sim.leaping.leaper import leapable
+from kvsim.traces import Trace, read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Recorded = Callable[[str], tuple[GoldenLog, Trace]]
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "vllm"
+INDEX = json.loads((GOLDEN / "index.json").read_text("utf-8"))
+REAL = ("azure_0_600", "llmservingsim_0_300", "mooncake_0_200")
+
+
+def test_every_log_is_in_the_index() -> None:
+    assert {path.name.removesuffix(".jsonl.gz") for path in GOLDEN.glob("*.gz")} == set(INDEX)
+    assert len(INDEX) == 77
+
+
+@pytest.mark.parametrize("step", [True, False], ids=["stepper", "leaper"])
+@pytest.mark.parametrize("name", sorted(INDEX))
+def test_made_up_scenario(name: str, step: bool, recorded: Recorded) -> None:
+    log, trace = recorded(name)
+    config, _ = engine_options(log.options)
+    if not step and not leapable(config)[0]:
+        pytest.skip(f"stepper only: {leapable(config)[1]}")
+    verdict = replay(log, trace, step=step)
+    assert verdict.engine == ("stepper" if step else "leaper")
+    assert verdict.difference is None
+    assert verdict.num_steps == INDEX[name]["steps"]
+
+
+def test_most_logs_are_leapt() -> None:
+    configs = (engine_options(header(name)["options"])[0] for name in INDEX)
+    assert sum(leapable(config)[0] for config in configs) == 49
+
+
+def header(name: str) -> dict[str, Any]:
+    """First line of a log; the others take longer to read."""
+    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+        line: dict[str, Any] = json.loads(file.readline())
+    return line
+
+
+@lru_cache(maxsize=1)
+def slice_at(path: Path) -> tuple[GoldenLog, Trace]:
+    """Both engines' tests of a log stand together."""
+    log = read_log(path)
+    return log, read_trace(find_trace(log))
+
+
+@pytest.mark.parametrize("step", [True, False], ids=["stepper", "leaper"])
+@pytest.mark.parametrize("name", REAL)
+def test_slice_of_a_public_trace(name: str, step: bool, shared: Path) -> None:
+    path = shared / "golden" / "vllm-real" / f"{name}.jsonl.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is absent")
+    log, trace = slice_at(path)
+    verdict = replay(log, trace, step=step)
+    assert verdict.difference is None
+    assert verdict.num_steps == log.summary["steps"]
