@@ -34,6 +34,7 @@ from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.loader import load_scenario, replace_values
+from kvsim.traces.common.quantities import PS_PER_US
 from kvsim.traces.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from kvsim.sim.cost.profile import HoldOut, Profile
     from kvsim.sim.cost.profile_cost import ProfileCost
 
-PS_PER_US = 10**6
 DENSE = ("a100-sxm", "h100-sxm", "l40s", "rtx-4090", "rtx-pro-6000")
 SHAPES = ("llama-3.2-3b", "qwen2.5-14b", "qwen2.5-32b", "llama-3.1-70b")
 

@@ -2,7 +2,8 @@
 
     from kvsim.sim import Scenario, compare, simulate
 
-The names are found on first use, so importing the package costs nothing.
+The names are found on first use, so importing the package costs nothing. The rooms from the ground
+floor up are in ``tests/test_floors.py``; the main loop is ``engine/driver.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What was asked: trace formats in, one columnar :class:`Trace` out."""
+"""What was asked: trace formats in, one columnar :class:`Trace` out.
+
+The door is :func:`~kvsim.traces.read.read_trace`. ``trace`` holds the columns, ``formats`` one
+file a format, ``reading`` what they share, ``adjust`` changes to a trace, ``synth`` made-up ones.
+"""
 
 from kvsim.traces.adjust.answers import ANSWERS, apply_answers
 from kvsim.traces.adjust.max_tokens import MaxTokensRule, assume_max_tokens

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.sim.engine.listener import ScheduleListener
+from kvsim.traces.common.quantities import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kvsim.sim.engine.stepper import Stepper
     from kvsim.sim.engine.steps_in_flight import Flight, FlightItem
 
-PS_PER_NS = 1000
 PATIENCE_S: Final = 120.0
 """So long, over all steps, slow ones are run again; those after it are taken as they come."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.recording.recorder import FINISHED
 from kvsim.sim.run.replay import Engine, Watchers, run
 from kvsim.traces import Trace
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from kvsim.kernels.decoder import Decoder
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.recording.recorder import Recorder
-
-PS_PER_S: Final = 10**12
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ import numpy as np
 from kvsim.calibrate.engine_logs.measured_run import LoadSeries
 from kvsim.sim.conformance.stepper_log import StepperLog
 from kvsim.sim.metrics.phases import Windows
-from kvsim.sim.metrics.request_columns import PS_PER_S, RequestColumns
-from kvsim.sim.metrics.shares import PoolShape
+from kvsim.sim.metrics.request_columns import RequestColumns
 from kvsim.sim.metrics.tables import series_table
+from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.run import replay as engine_run
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
+from kvsim.traces.common.quantities import PS_PER_S
 from kvsim.traces.trace.trace import PrefixIds, Trace
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.calibrate.measure import add_device_options
-from kvsim.cli.commands.completion import FILES
+from kvsim.cli.options.completion import FILES
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsim.calibrate.sources import SOURCES
-from kvsim.cli.commands.completion import FILES
+from kvsim.cli.options.completion import FILES
 from kvsim.cli.text.colour import harmless
 
 if TYPE_CHECKING:

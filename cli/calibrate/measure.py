@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.commands.completion import MODELS
+from kvsim.cli.options.completion import MODELS
 from kvsim.cli.text.colour import harmless
 
 if TYPE_CHECKING:

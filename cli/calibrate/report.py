@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsim.cli.commands.completion import FILES
+from kvsim.cli.options.completion import FILES
 from kvsim.cli.text.colour import harmless
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsim.cli.commands.completion import FILES
 from kvsim.cli.commands.simulate import (
     add_run_options,
     add_scenario_options,
@@ -17,6 +16,7 @@ from kvsim.cli.commands.simulate import (
     scenario_of,
     with_options,
 )
+from kvsim.cli.options.completion import FILES
 from kvsim.cli.options.pool_options import add_pool_options
 from kvsim.cli.options.record_options import add_record_options, record_options
 from kvsim.cli.options.trace_options import check_seed, read_with_options, run_options

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from kvsim.cli.options.completion import HARDWARE, MODELS, PRESETS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
-
-
-def _calls(function: str) -> dict[str, str]:
-    return {"bash": function, "zsh": function}
-
-
-FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files"}
-"""What shtab completes an argument with that is a file; set as its ``complete``."""
-PRESETS: Final = _calls("_kvsim_presets")
-MODELS: Final = _calls("_kvsim_models")
-HARDWARE: Final = _calls("_kvsim_hardware")
-"""The same for a bundled name or a file: functions that :func:`run` puts into the script."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

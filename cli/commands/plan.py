@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvsim.cli.commands.completion import FILES
 from kvsim.cli.commands.simulate import add_scenario_options
+from kvsim.cli.options.completion import FILES
 from kvsim.cli.options.pool_options import add_pool_options
 from kvsim.cli.text.colour import harmless, print_lines
 
@@ -95,9 +95,9 @@ def _swap(scenario: Scenario, request: PoolRequest, pool: Pool) -> dict[str, Any
         return None
     from dataclasses import asdict
 
-    from kvsim.sim.cost.host_link import host_link
     from kvsim.sim.cost.sources import build_cost
     from kvsim.sim.engine.swap_cost import swap_cost
+    from kvsim.sim.scenario.host_link import host_link
 
     source = "auto" if scenario.cost.source == "linear" else scenario.cost.source
     cost = build_cost(

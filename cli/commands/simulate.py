@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.commands.completion import FILES, HARDWARE, MODELS, PRESETS
+from kvsim.cli.options.completion import FILES, HARDWARE, MODELS, PRESETS
 from kvsim.cli.options.perfetto_option import add_perfetto_options, perfetto_file
 from kvsim.cli.options.pool_options import add_pool_options, pool_values
 from kvsim.cli.options.record_options import add_record_options, record_options

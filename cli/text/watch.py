@@ -17,6 +17,7 @@ import numpy as np
 
 from kvsim.cli.text.watch_panel import Clock, Snapshot, panel_lines
 from kvsim.sim.engine.observer import Observer
+from kvsim.traces.common.quantities import PS_PER_S
 from kvsim.traces.common.readable import printable
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kvsim.sim.engine.observer import EngineView
-    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
@@ -33,7 +34,6 @@ FRAME_S: Final = 0.1
 _WATCHED_S: Final = 20.0
 _RATE_FRAMES: Final = 10
 _HISTORY: Final = 60
-_PS_PER_S: Final = 10**12
 _HIDE, _SHOW, _UP, _CLEAR = "\x1b[?25l", "\x1b[?25h", "\x1b[{}F", "\x1b[J"
 _REST_OF_LINE: Final = "\x1b[K"
 
@@ -72,7 +72,7 @@ class Watch(Observer):
     def begins(self, trace: Trace, recorder: Recorder) -> None:
         """Choose the speed: of the trace's arrivals, where none is given."""
         self._trace, self._recorder = trace, recorder
-        span_s = max(recorder.arrival_ps or [0]) / _PS_PER_S
+        span_s = max(recorder.arrival_ps or [0]) / PS_PER_S
         if self._speed is None:
             self._speed = max(span_s / _WATCHED_S, 0.0) or math.inf
         self._span_s = span_s
@@ -83,7 +83,7 @@ class Watch(Observer):
         self._wait_for(now_ps)
         if time.monotonic() - self._drawn_s >= FRAME_S:
             self._snapshot = self._look(engine, now_ps)
-            self._draw(now_ps / _PS_PER_S)
+            self._draw(now_ps / PS_PER_S)
 
     def stops(self) -> None:
         """Wait no more."""
@@ -95,7 +95,7 @@ class Watch(Observer):
         """Let the clock on the screen run up to ``now_ps``."""
         while (speed := self._speed) is not None and speed < math.inf:
             shown_s = (time.monotonic() - self._start_s) * speed
-            left_s = (now_ps / _PS_PER_S - shown_s) / speed
+            left_s = (now_ps / PS_PER_S - shown_s) / speed
             if left_s <= 0:
                 return
             time.sleep(min(left_s, FRAME_S))
@@ -110,7 +110,7 @@ class Watch(Observer):
         tokens = recorder.gaps.num + int((np.asarray(recorder.first_token_ps) >= 0).sum())
         self._tokens.append((now_ps, tokens))
         first_ps, first = self._tokens[0]
-        past_s = (now_ps - first_ps) / _PS_PER_S
+        past_s = (now_ps - first_ps) / PS_PER_S
         found = Snapshot.of(
             engine,
             self._pool,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kvsim.sim.engine.observer import EngineView
-    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.pool.shape import PoolShape
 
 GLYPHS: Final = dict(zip(STATE_COLOURS, "█▓▒▚░·", strict=True))
 ASCII_GLYPHS: Final = dict(zip(STATE_COLOURS, "#=-x+.", strict=True))

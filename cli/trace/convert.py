@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsim.cli.commands.completion import FILES
+from kvsim.cli.options.completion import FILES
 from kvsim.cli.options.trace_options import read_with_options
 from kvsim.cli.trace.input import add_input
 

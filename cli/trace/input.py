@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.cli.commands.completion import FILES
+from kvsim.cli.options.completion import FILES
 from kvsim.cli.options.trace_options import add_reading_options
 
 if TYPE_CHECKING:

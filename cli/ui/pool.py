@@ -13,6 +13,7 @@ from kvsim.sim.block_map.looks import DARK, LABELS, LIGHT, LOOKS
 from kvsim.sim.block_map.scene import Picture, share_words
 from kvsim.sim.block_map.stills import svg
 from kvsim.sim.scenario.setup import EngineSetup, set_up
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,6 @@ _DRAWING: Final = 0.15
 _ACROSS: Final = 4
 _FEWEST_COLUMNS: Final = 3
 """So that one or two maps are no larger than three."""
-_PS_PER_S: Final = 10**12
 _STYLE: Final = """<style>
 @media (max-width: 640px) {
   .st-key-pools [data-testid=stColumn] { min-width: 0; flex: 0 0 calc(50% - 0.5rem); }
@@ -73,7 +73,7 @@ class PoolView:
             return
         if pools is not self._pools:
             self._begin(pools)
-        self._clock.caption(f"Simulated time: **{now_ps / _PS_PER_S:.2f} s**")
+        self._clock.caption(f"Simulated time: **{now_ps / PS_PER_S:.2f} s**")
         for one in self._drawn:
             self._draw(one, now_ps)
         end_s = time.monotonic()

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsim.cli.commands.completion import FILES
+from kvsim.cli.options.completion import FILES
 from kvsim.cli.text.colour import harmless
 
 if TYPE_CHECKING:

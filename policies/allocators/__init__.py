@@ -1,4 +1,8 @@
-"""Who owns KV memory and in what shape."""
+"""Who owns KV memory and in what shape.
+
+The contract is :mod:`~kvsim.policies.allocators.base`; ``contiguous``, ``paged`` and ``radix`` keep
+it.
+"""
 
 from __future__ import annotations
 

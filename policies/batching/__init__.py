@@ -1,4 +1,8 @@
-"""How a step is composed and what may enter."""
+"""How a step is composed and what may enter.
+
+The contract is :mod:`~kvsim.policies.batching.base`; one file a rule. ``swapping``, ``promises``,
+and ``predicted_room`` are parts that several rules share.
+"""
 
 from __future__ import annotations
 

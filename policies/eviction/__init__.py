@@ -1,4 +1,7 @@
-"""Which unreferenced cached entry goes first."""
+"""Which unreferenced cached entry goes first.
+
+The contract is :mod:`~kvsim.policies.eviction.base`; ``keys`` holds the orders that are a sort key.
+"""
 
 from __future__ import annotations
 

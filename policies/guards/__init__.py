@@ -1,4 +1,7 @@
-"""Rules that policies of one's own must keep, checked at every call."""
+"""Rules that policies of one's own must keep, checked at every call.
+
+The door is :mod:`~kvsim.policies.guards.guard`; one file a kind of policy.
+"""
 
 from kvsim.policies.guards.guard import BrokenRuleError, Guard, GuardedFactory
 

@@ -1,4 +1,7 @@
-"""What policies are told about the lengths of answers."""
+"""What policies are told about the lengths of answers.
+
+The contract is :mod:`~kvsim.policies.predictor.base`; one file a predictor.
+"""
 
 from __future__ import annotations
 

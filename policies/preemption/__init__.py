@@ -1,4 +1,7 @@
-"""Who is preempted when memory runs out, and what becomes of its KV."""
+"""Who is preempted when memory runs out, and what becomes of its KV.
+
+The victim is decided in :mod:`~kvsim.policies.preemption.victims`, recompute or swap in ``mode``.
+"""
 
 from __future__ import annotations
 

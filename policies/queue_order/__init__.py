@@ -1,4 +1,7 @@
-"""In which order requests wait."""
+"""In which order requests wait.
+
+The contract is :mod:`~kvsim.policies.queue_order.base`; one file an order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What one KV group keeps of a sequence."""
+"""What one KV group keeps of a sequence.
+
+The contract is :mod:`~kvsim.policies.retention.base`; one file a rule.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The pool as a picture: snapshots of what lies where, a page, stills and animations of them."""
+"""The pool as a picture: snapshots of what lies where, a page, stills and animations of them.
+
+The door is :mod:`~kvsim.sim.block_map.block_map`; ``places``
+says where an allocator's blocks are.
+"""
 
 from kvsim.sim.block_map.block_map import BlockMap
 from kvsim.sim.block_map.pool_facts import PoolFacts

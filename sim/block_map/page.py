@@ -27,6 +27,7 @@ from kvsim.sim.block_map.looks import (
     num_columns,
 )
 from kvsim.sim.report.page import Head, page
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 7 * 2**20
 """Of all maps of a page; snapshots are left out until they fit."""
-PS_PER_S: Final = 10**12
 
 WHAT_TO_SEE: Final = (
     "each square is a piece of KV memory, by address from left to right and top to bottom. "

@@ -141,7 +141,7 @@ class Comparison:
         return ComparisonPlots(self)
 
     def _repr_html_(self) -> str:
-        from kvsim.sim.report.notebook import comparison_html  # noqa: PLC0415
+        from kvsim.sim.comparison.pages.notebook import comparison_html  # noqa: PLC0415
 
         return comparison_html(self)
 

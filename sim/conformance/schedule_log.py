@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kvsim.sim.conformance.vllm_log import PS_PER_NS
 from kvsim.sim.recording.recorder import FINISHED, REFUSED
+from kvsim.traces.common.quantities import PS_PER_NS
 from kvsim.traces.trace.trace import STOP
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.policies.tables import Batching, Queue, Retention
 from kvsim.sim.conformance.recordings import read_records
 from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.traces.common.quantities import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-PS_PER_NS: Final = 1000
 DEFAULTS: Final[dict[str, Any]] = {
     "block_size": 16,
     "num_gpu_blocks": 1024,

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from kvsim.sim.cost.profile_cost import TokenCost
 from kvsim.sim.models.dtypes import weight_format
+from kvsim.traces.common.quantities import PS_PER_US
 
 if TYPE_CHECKING:
     from kvsim.sim.cost.deployment import Deployment
     from kvsim.sim.cost.profile import Profile, TokenTerm
 
-PS_PER_US = 10**6
 _MOE_KNOTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096, 16384)
 
 

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING
 
 from kvsim.sim.cost.all_reduce_scale import all_reduce_cost
 from kvsim.sim.cost.datasheet import KV_BANDWIDTH_FRACTION
-from kvsim.sim.cost.product_scale import PS_PER_US, peak_ratio, products_cost, scaled_cost, whole_ps
+from kvsim.sim.cost.product_scale import peak_ratio, products_cost, scaled_cost, whole_ps
 from kvsim.sim.cost.profile_cost import FS_PER_PS, GroupAttention, ProfileCost
 from kvsim.sim.models.dtypes import weight_format
 from kvsim.sim.models.grouping import engine_groups
+from kvsim.traces.common.quantities import PS_PER_US
 
 if TYPE_CHECKING:
     from kvsim.sim.cost.deployment import Deployment

@@ -18,6 +18,7 @@ import simpy
 from simpy.events import URGENT, Event, EventPriority
 
 from kvsim.sim.recording.recorder import NEVER_PS, NOT_SENT, REFUSED
+from kvsim.traces.common.quantities import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kvsim.sim.recording.recorder import Recorder
     from kvsim.traces.adjust.closed_loop import FollowOns
 
-PS_PER_NS: Final = 1000
 PLAN: Final = EventPriority(2)  # after everything else at the same instant
 
 

@@ -1,7 +1,8 @@
 """What both engines tell alike of their requests: for pictures of a run that may leap.
 
 An :class:`Observer` hears the same events with the same times from the stepper and from the leaper,
-whichever runs; two adapters translate. Decodes are not told one by one: a request decodes from the
+whichever runs; two adapters translate: :class:`StepperEvents` here, and
+``LeaperEvents`` beside the leaper. Decodes are not told one by one: a request decodes from the
 step that samples its first token to its end, or until it is put out.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kvsim.sim.engine.listener import ScheduleListener
-from kvsim.sim.leaping.events import LeapListener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Usage
     from kvsim.sim.engine.stepper import Stepper
     from kvsim.sim.engine.steps_in_flight import Flight, Results
-    from kvsim.sim.leaping.events import Served
-    from kvsim.sim.leaping.leaper import Leaper
     from kvsim.sim.recording.recorder import Recorder
     from kvsim.traces.trace.trace import Trace
 
@@ -141,63 +139,3 @@ class StepperEvents(ScheduleListener):
             for index in results.finished:
                 tokens = stepper.recorder.output_tokens[index]
                 observer.finished(index, results.flight.end_ps, tokens)
-
-
-class LeaperEvents(LeapListener):
-    """Tells observers what a leaper does."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = observers
-        self._items: list[Served] = []
-
-    def arrived(self, leaper: Leaper, index: int, now_ps: int) -> None:
-        """Tell of a request."""
-        for observer in self._observers:
-            observer.arrived(index, now_ps)
-
-    def withdrawn(self, leaper: Leaper, index: int, now_ps: int, why: str) -> None:
-        """Tell of a request that will not be served."""
-        for observer in self._observers:
-            observer.withdrawn(index, now_ps, why)
-
-    def admitted(
-        self, leaper: Leaper, index: int, now_ps: int, hit_tokens: int, known: int, *, resumed: bool
-    ) -> None:
-        """Tell of an entry."""
-        for observer in self._observers:
-            observer.entered(index, now_ps, hit_tokens)
-
-    def preempted(
-        self, leaper: Leaper, index: int, now_ps: int, lost_tokens: int, late_in: int | None
-    ) -> None:
-        """Tell of a victim; while it decodes, the step in flight serves it, too."""
-        for observer in self._observers:
-            if late_in is not None and leaper.flight_end_ps:
-                end_ps = leaper.flight_end_ps
-                observer.served(index, Chunk(now_ps, end_ps, 1, lost_tokens - 1, True, True))
-            observer.put_out(index, now_ps, computed=lost_tokens, swapped=False)
-
-    def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
-        """Keep whom the call serves by name until the step's times are settled."""
-        self._items = items
-
-    def flown(self, leaper: Leaper, num_steps: int) -> None:
-        """Tell of the chunks; a step with any is flown alone."""
-        if self._items:
-            start_ps, end_ps = leaper.first_step_ps()
-            for observer in self._observers:
-                for index, tokens, past, samples, decodes in self._items:
-                    chunk = Chunk(start_ps, end_ps, tokens, past, samples, decodes)
-                    observer.served(index, chunk)
-            self._items = []
-
-    def planned(self, leaper: Leaper, now_ps: int) -> None:
-        """Tell that the calls are made."""
-        for observer in self._observers:
-            observer.planned(leaper, now_ps)
-
-    def landed(self, leaper: Leaper, finished: list[int], now_ps: int, last_call_ps: int) -> None:
-        """Tell who ended."""
-        for observer in self._observers:
-            for index in finished:
-                observer.finished(index, now_ps, leaper.recorder.output_tokens[index])

@@ -12,6 +12,7 @@ import numpy as np
 
 from kvsim.policies.sequence import Sequence
 from kvsim.traces.adjust.patience import LONGEST_NS
+from kvsim.traces.common.quantities import PS_PER_NS
 from kvsim.traces.trace.prefix import PrefixPaths
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.traces.trace.trace import Trace
 
-PS_PER_NS = 1000
 
 Tokens = TypeVar("Tokens", int, "NDArray[np.int64]")
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvsim.traces.common.quantities import PS_PER_S
+
 if TYPE_CHECKING:
     from kvsim.sim.cost.host_link import HostLink
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.pool.layout import BlockLayout
     from kvsim.sim.pool.terms import PoolRequest
-
-PS_PER_S = 10**12
 
 
 @dataclass(frozen=True, slots=True)

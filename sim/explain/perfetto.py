@@ -20,6 +20,7 @@ from kvsim.sim.folders.place import drafted
 from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.metrics.tables import series_table
 from kvsim.traces.common.counted import counted
+from kvsim.traces.common.quantities import PS_PER_S, PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +34,6 @@ _COUNTERS_PID: Final = 1
 _REQUESTS_PID: Final = 2
 _FIRST_TID: Final = _REQUESTS_PID + 1
 """A thread whose number is its process's would be shown as the main thread."""
-_PS_PER_US: Final = 10**6
-_PS_PER_S: Final = 10**12
 
 Event = dict[str, Any]
 
@@ -74,7 +73,7 @@ def _write(run: Run, timeline: Timeline, file: io.TextIOWrapper) -> None:
         "hardware": run.scenario.hardware.name,
         "engine": run.engine.engine,
         "requests": drawn(run, timeline),
-        "counters": f"means over windows of {run.engine.recorder.width_ps / _PS_PER_S:.3g} s",
+        "counters": f"means over windows of {run.engine.recorder.width_ps / PS_PER_S:.3g} s",
     }
     file.write(f'{{"displayTimeUnit":"ms","otherData":{_text(head)},"traceEvents":[')
     separator = "\n"
@@ -170,10 +169,10 @@ def _arguments(one: Slice) -> dict[str, float]:
     return {
         name if "tokens" in name or name == "computed_before" else f"waited for {name} (us)": value
         if "tokens" in name or name == "computed_before"
-        else value / _PS_PER_US
+        else value / PS_PER_US
         for name, value in one.details.items()
     }
 
 
 def _us(ps: int) -> int:
-    return ps // _PS_PER_US
+    return ps // PS_PER_US

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.sim.metrics.request_columns import PS_PER_S
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.sim.metrics import shares as memory_shares
-from kvsim.sim.metrics.request_columns import PS_PER_S
 from kvsim.sim.recording.memory_integrals import HOST
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
-    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
 
 

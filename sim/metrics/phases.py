@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.metrics.request_columns import PS_PER_S
 from kvsim.sim.recording.memory_integrals import HOST
 from kvsim.sim.recording.recorder import COPYING
 from kvsim.sim.recording.waiting_clock import CAUSES, PREEMPTED
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.sim.recording.recorder import FINISHED, NEVER_PS
+from kvsim.traces.common.quantities import PS_PER_NS, PS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kvsim.sim.recording.recorder import Recorder
     from kvsim.traces.trace.trace import Trace
 
-PS_PER_S: Final = 10**12
 STATUS_NAMES: Final = ("unfinished", "finished", "refused", "aborted", "not sent")
 """Text of a status code of :mod:`kvsim.sim.recording.recorder`."""
 
@@ -57,7 +57,7 @@ class RequestColumns:
 
         return RequestColumns(
             arrival_ps=(
-                trace.arrival_ns * 1000
+                trace.arrival_ns * PS_PER_NS
                 if recorder.arrival_ps is None
                 else np.asarray(recorder.arrival_ps, dtype=np.int64)
             ),

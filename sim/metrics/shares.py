@@ -12,12 +12,12 @@ rounded so that they still add up to 100 (largest remainder).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
 
 PRIMITIVES: Final = (
@@ -51,27 +51,6 @@ SOSP23: Final[dict[str, tuple[str, ...]]] = {
 round-up (its Oracle has no internal waste) and all free memory.
 """
 VIEWS: Final = {"six": STATES, "sosp23": SOSP23}
-
-
-@dataclass(frozen=True, slots=True)
-class PoolShape:
-    """Sizes of the pool; ``num_blocks`` counts the null block, ``remainder_bytes`` fit no block.
-
-    Without block tables a block is one slot, and none of them is a null block.
-    """
-
-    num_blocks: int
-    block_size: int
-    block_bytes: int
-    remainder_bytes: int = 0
-    num_null_blocks: int = 1
-    scores_per_token: int = 0
-    """Attention scores beside each kept token, outside the pool, where retention keeps any."""
-
-    @property
-    def pool_bytes(self) -> int:
-        """All KV memory."""
-        return self.num_blocks * self.block_bytes + self.remainder_bytes
 
 
 def all_time(recorder: Recorder, pool: PoolShape) -> dict[str, int]:

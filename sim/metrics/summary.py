@@ -15,7 +15,7 @@ from kvsim.sim.metrics import memory as memory_metrics
 from kvsim.sim.metrics.distribution import gap_statistics, statistics
 from kvsim.sim.metrics.phases import Phases, Windows, summarise
 from kvsim.sim.metrics.prediction import prediction_quality
-from kvsim.sim.metrics.request_columns import PS_PER_S, RequestColumns
+from kvsim.sim.metrics.request_columns import RequestColumns
 from kvsim.sim.metrics.users import summarise_users
 from kvsim.sim.metrics.verdict import judge
 from kvsim.sim.metrics.waiting import summarise_waiting
@@ -28,11 +28,12 @@ from kvsim.sim.recording.recorder import (
     UNFINISHED,
 )
 from kvsim.sim.recording.waiting_clock import CAUSES
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
     from kvsim.sim.scenario.tables import Slo
     from kvsim.traces.trace.trace import Trace

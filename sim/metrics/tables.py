@@ -11,10 +11,11 @@ import numpy as np
 
 from kvsim.sim.metrics import shares as memory_shares
 from kvsim.sim.metrics.phases import Windows
-from kvsim.sim.metrics.request_columns import PS_PER_S, STATUS_NAMES, RequestColumns
+from kvsim.sim.metrics.request_columns import STATUS_NAMES, RequestColumns
 from kvsim.sim.recording.memory_integrals import CONTIGUOUS, MEMORY
 from kvsim.sim.recording.recorder import PREEMPTIONS, SWAPPED_IN, SWAPPED_OUT
 from kvsim.sim.recording.step_parts import STEPS
+from kvsim.traces.common.quantities import PS_PER_S
 from kvsim.traces.common.readable import storable
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
     from kvsim.traces.trace.trace import Trace
 

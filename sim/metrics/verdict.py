@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.metrics.request_columns import PS_PER_S
+from kvsim.traces.common.quantities import PS_PER_S
 from kvsim.traces.common.readable import number, seconds
 
 if TYPE_CHECKING:

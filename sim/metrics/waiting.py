@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.metrics.request_columns import PS_PER_S
 from kvsim.sim.recording.recorder import NOT_SENT, REFUSED
+from kvsim.traces.common.quantities import PS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

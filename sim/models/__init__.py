@@ -1,4 +1,8 @@
-"""Model shapes and the bytes they need."""
+"""Model shapes and the bytes they need.
+
+The door is :func:`~kvsim.sim.models.load.load_model`; one file a family of configs, whose bundled
+examples lie in ``configs``.
+"""
 
 from __future__ import annotations
 

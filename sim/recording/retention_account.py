@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kvsim.policies.allocators.relocations import Relocations
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.pool.shape import PoolShape
 
 SCORE_BYTES: Final = 4
 """One score, in single precision."""

@@ -1,1 +1,4 @@
-"""Pages and figures: one frame for all, one file of charts for each thing that is shown."""
+"""Charts and pages of one run, as offline HTML.
+
+The door is :mod:`~kvsim.sim.report.run_page`; ``page`` is the frame that all pages share.
+"""

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.sim.metrics.request_columns import PS_PER_S
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, in_seconds, laid_out, log_ticks, new_figure, numbers
 from kvsim.sim.report.load_charts import time_figure
 from kvsim.sim.report.palette import LINES
 from kvsim.traces.common.counted import counted
+from kvsim.traces.common.quantities import PS_PER_S
 from kvsim.traces.common.readable import seconds
 
 if TYPE_CHECKING:

@@ -1,30 +1,18 @@
-"""What a notebook shows of a result: one short table, all text escaped."""
+"""What a notebook shows of a run: one short table, all text escaped."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kvsim.sim.comparison.lines import table_lines
 from kvsim.traces.common.readable import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kvsim.sim.comparison.comparison import Comparison
     from kvsim.sim.run.run import Run
 
 _LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"))
-_COMPARED: Final = (
-    "verdict",
-    "sustained req/s",
-    "TTFT p50",
-    "TTFT p99",
-    "TPOT p99",
-    "goodput requests/s",
-    "preemptions",
-    "hit rate, %",
-)
 
 
 def run_html(run: Run) -> str:
@@ -44,23 +32,11 @@ def run_html(run: Run) -> str:
         ("preemptions", number(summary["preemptions"]["count"])),
         ("hit rate", "-" if hit is None else f"{hit:.1f} %"),
     ]
-    return _table(repr(run).strip("<>"), (), rows)
+    return html_table(repr(run).strip("<>"), (), rows)
 
 
-def comparison_html(comparison: Comparison) -> str:
-    """The metrics that users feel and some run has, one row a run, a star at the best."""
-    lines = {line.label: line for line in table_lines(comparison.rows)}
-    labels = [label for label in _COMPARED if label in lines]
-    cells = [lines[label].cells() for label in labels]
-    rows = (
-        (row.name, *(f"{text} *" if best else text for text, best in line))
-        for row, *line in zip(comparison.rows, *cells, strict=True)
-    )
-    traces = ", ".join(trace.name for trace in comparison.traces)
-    return _table(f"{len(comparison.rows)} runs on {traces}", ("", *labels), rows)
-
-
-def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with its caption; the first cell of each row is its head."""
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
     body = "".join(
         f"<tr><th>{escape(first)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in rest)}</tr>"

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kvsim.sim.engine.closed_loop_driver import SessionDriver
 from kvsim.sim.engine.driver import Driver
 from kvsim.sim.engine.listener import Listeners, ScheduleListener
-from kvsim.sim.engine.observer import LeaperEvents, Observer, StepperEvents
+from kvsim.sim.engine.observer import Observer, StepperEvents
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.engine.samples import Samples
 from kvsim.sim.engine.stepper import Stepper
+from kvsim.sim.leaping.events import LeaperEvents
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.sim.recording.waiting_clock import MAX_FLIPS
 from kvsim.sim.run.choice import can_leap, leaper_of

@@ -14,7 +14,6 @@ from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.eviction import uses_oracle
 from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.retention import scores_of
-from kvsim.sim.cost.host_link import host_link, swap_notes
 from kvsim.sim.cost.profile import layout_name
 from kvsim.sim.cost.profile_cost import ProfileCost
 from kvsim.sim.cost.retention_cost import reads_kept
@@ -26,16 +25,17 @@ from kvsim.sim.cost.sources import (
 )
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.hardware import load_hardware, server_defaults
-from kvsim.sim.metrics.shares import PoolShape
 from kvsim.sim.models import load_model
 from kvsim.sim.models.reshape import with_kv_heads
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool.layout import BlockLayout
 from kvsim.sim.pool.plan import plan
+from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.scenario.checks.batching import batching_keys_set_aside
 from kvsim.sim.scenario.checks.retention import retention_keys_set_aside, retention_notes
 from kvsim.sim.scenario.checks.scenario import check_copy_cost, check_reservation, keys_set_aside
+from kvsim.sim.scenario.host_link import host_link, swap_notes
 from kvsim.sim.scenario.preset import check_known_to_engine
 
 if TYPE_CHECKING:

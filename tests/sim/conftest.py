@@ -16,7 +16,7 @@ from kvsim.sim.conformance.cache_log import CacheLog, cache_log
 from kvsim.sim.conformance.recordings import find_trace, read_records
 from kvsim.sim.conformance.vllm_log import GoldenLog, read_log
 from kvsim.sim.cost.step_cost import LinearCost, StepTime
-from kvsim.sim.metrics.shares import PoolShape
+from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.replay import EngineRun

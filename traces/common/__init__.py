@@ -1,1 +1,4 @@
-"""What every package needs and none owns: reading and writing text, numbers and units."""
+"""What everything stands on: text, argument checks, units, JSON values, files.
+
+The ground floor of the house: it imports nothing of ours, and every other folder may import it.
+"""

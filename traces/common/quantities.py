@@ -10,6 +10,10 @@ import re
 from decimal import Decimal
 from typing import Final
 
+PS_PER_S: Final = 10**12
+PS_PER_US: Final = 10**6
+PS_PER_NS: Final = 10**3
+
 _NUMBER: Final = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
 
 LARGEST: Final = 2**63 - 1

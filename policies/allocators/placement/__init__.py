@@ -1,4 +1,7 @@
-"""Where a contiguous run of tokens goes in the pool."""
+"""Where a contiguous run of tokens goes in the pool.
+
+The contract is :mod:`~kvsim.policies.allocators.placement.base`; one file a rule.
+"""
 
 from __future__ import annotations
 

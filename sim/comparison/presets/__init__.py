@@ -1,4 +1,7 @@
-"""Presets of ``kvsim compare``: ready sets of scenarios, some with traces, one file each."""
+"""Presets of ``kvsim compare``: ready sets of scenarios, some with traces, one file each.
+
+The door is :func:`comparison_preset`; :mod:`~kvsim.sim.comparison.presets.base` says what one is.
+"""
 
 from typing import Final
 

@@ -23,7 +23,8 @@ from kvsim.sim.engine.driver import Driver
 from kvsim.sim.engine.listener import Listeners, ScheduleListener
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.engine.stepper import Stepper
-from kvsim.sim.metrics.shares import PRIMITIVES, PoolShape, all_time
+from kvsim.sim.metrics.shares import PRIMITIVES, all_time
+from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 from kvsim.traces.trace.trace import PrefixIds, Trace

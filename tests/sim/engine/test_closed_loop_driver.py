@@ -12,6 +12,7 @@ from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.recording.recorder import ABORTED, FINISHED, NEVER_PS, NOT_SENT, REFUSED
 from kvsim.traces.adjust.closed_loop import FollowOns, ThinkRule, follow_ons
+from kvsim.traces.common.quantities import PS_PER_NS
 from kvsim.traces.trace.trace import MorePredecessors, Trace, TraceError
 from tests.engine_config import engine_config
 from tests.engine_run import run
@@ -19,7 +20,6 @@ from tests.engine_run import run
 if TYPE_CHECKING:
     from kvsim.sim.run.replay import EngineRun
 
-PS_PER_NS = 1000
 COST = LinearCost(1000, 10, 5, 1)  # ps
 
 

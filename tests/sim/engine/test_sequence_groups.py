@@ -17,7 +17,8 @@ from kvsim.sim.engine.beam_tree import BeamTree
 from kvsim.sim.engine.driver import Driver
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.engine.stepper import Stepper
-from kvsim.sim.metrics.shares import PoolShape, all_time, while_waiting
+from kvsim.sim.metrics.shares import all_time, while_waiting
+from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import FINISHED, REFUSED, Recorder
 from kvsim.traces.trace.trace import Trace
 from tests.engine_config import engine_config

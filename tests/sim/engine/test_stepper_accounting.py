@@ -26,7 +26,8 @@ from kvsim.sim.engine.driver import Driver
 from kvsim.sim.engine.listener import ScheduleListener
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.engine.stepper import Stepper
-from kvsim.sim.metrics.shares import PoolShape, all_time, while_waiting
+from kvsim.sim.metrics.shares import all_time, while_waiting
+from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import FINISHED, REFUSED, Recorder
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 from kvsim.traces.trace.trace import LENGTH, STOP, PrefixIds, Trace

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.sim.metrics import shares as memory_shares
-from kvsim.sim.metrics.shares import PRIMITIVES, VIEWS, PoolShape
+from kvsim.sim.metrics.shares import PRIMITIVES, VIEWS
+from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import Recorder
 
 if TYPE_CHECKING:

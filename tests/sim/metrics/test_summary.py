@@ -18,7 +18,7 @@ from kvsim.sim.scenario.tables import Slo
 from kvsim.traces.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from kvsim.sim.metrics.shares import PoolShape
+    from kvsim.sim.pool.shape import PoolShape
 
 MS = 10**9
 S = 10**12
