@@ -148,11 +148,14 @@ class RunOptions:
             check_whole("num_users", self.num_users, more=", or None")
 
     def _check_texts(self) -> None:
+        """Refuse texts that say nothing."""
+        from kvsim.traces.adjust.closed_loop import ThinkRule  # noqa: PLC0415
         from kvsim.traces.adjust.max_tokens import MaxTokensRule  # noqa: PLC0415
         from kvsim.traces.adjust.patience import parse_timeout  # noqa: PLC0415
 
         MaxTokensRule.parse(self.assume_max_tokens)
-        assert self.think_time is None or self.think is not None, "a law, or an error"
+        if self.think_time is not None:
+            ThinkRule.parse(self.think_time)
         if self.timeout is not None:
             parse_timeout(self.timeout)
 
