@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain and print."""
     from kvsim.sim.explain.explain import explain
     from kvsim.sim.run.folder import read_manifest, to_json
+    from kvsim.sim.run.options import RunOptions
     from kvsim.sim.scenario.loader import scenario_from_dict
 
     folder = Path(arguments.run)
@@ -45,8 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     if manifest["partial"]:
         raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")
     scenario = scenario_from_dict(manifest["scenario"], str(folder))
+    options = RunOptions(**manifest["options"], seed=manifest["seed"])
     trace = _trace_of(manifest, folder, arguments.trace)
-    found = explain(trace, scenario, manifest["options"], seed=manifest["seed"])
+    found = explain(trace, scenario, options)
     if arguments.json:
         print(to_json(found.to_dict()), end="")
     else:

@@ -10,13 +10,13 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kvsim.policies.keys import name_of, rule_of
 from kvsim.sim.comparison.presets import COMPARISON_PRESETS
 from kvsim.sim.comparison.scenarios import ALIASES
 from kvsim.sim.cost.profile_file import bundled_profiles, load_bundled_profile
 from kvsim.sim.documents import document_names, load_document
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import bundled_models, load_model
-from kvsim.sim.scenario.keys import name_of, rule_of
 from kvsim.sim.scenario.preset import load_preset, preset_names
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces.common.readable import number
@@ -26,7 +26,7 @@ from kvsim.traces.formats.refused import RefusedFormat
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kvsim.sim.scenario.keys import Rule
+    from kvsim.policies.keys import Rule
 
 _HUB: Final = "https://huggingface.co/"
 _ELSEWHERE: Final = "See the module docstring"

@@ -70,7 +70,7 @@ def row_of(name: str, run: Run) -> Row:
     return Row(
         name=name,
         trace=run.trace.name,
-        rate_scale=str(run.options["rate_scale"]),
+        rate_scale=str(run.options.rate_scale),
         scenario=scenario_to_dict(run.scenario),
         kv_bytes_share={window: _fractions(part) for window, part in parts.items()},
         views={

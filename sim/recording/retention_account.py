@@ -68,8 +68,8 @@ class RetentionAccount:
             return slot_ps * slot_bytes / self.covered_ps if self.covered_ps else 0.0
 
         found: dict[str, object] = {
-            "kind": config.retention,
-            "budget": config.retention_budget,
+            "kind": config.retention.kind,
+            "budget": config.kept_sizes[0],
             "full_mean_bytes": mean_bytes(self.computed),
             "shared_mean_bytes": mean_bytes(self.held),
             "per_head_mean_bytes": mean_bytes(self.by_head),
@@ -88,7 +88,7 @@ class RetentionAccount:
                 "copied_bytes": packed.packed_tokens * slot_bytes,
                 "copy_s": copy_s,
             }
-        if config.retention == "heavy-hitters":
+        if config.retention.kind == "heavy-hitters":
             size = SCORE_BYTES * pool.scores_per_token
             mean_tokens = self.by_head / self.covered_ps if self.covered_ps else 0.0
             found["scores"] = {

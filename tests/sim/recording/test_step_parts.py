@@ -16,7 +16,7 @@ from kvsim.sim.engine.listener import ScheduleListener
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.sim.recording.step_parts import BOOKED_PARTS, PARTS, STEPS
 from kvsim.sim.recording.time_windows import FIRST_WIDTH_PS
-from kvsim.sim.run.replay import run
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.engine.stepper import Stepper
