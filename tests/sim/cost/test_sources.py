@@ -242,8 +242,8 @@ def test_experts_read_more_weights_the_more_tokens_there_are() -> None:
 
 def test_windows_latents_and_states_have_terms_of_their_own() -> None:
     gemma = build_cost("datasheet", load_model("gemma-3-27b"), H100)
-    assert [g.window for g in gemma.attention] == [None, *[1024] * 6]
-    assert [g.window_index for g in gemma.attention] == [0, 0, 1, 2, 3, 4, 5]
+    assert [g.window for g in gemma.attention] == [*[1024] * 6, None]
+    assert [g.window_index for g in gemma.attention] == [0, 1, 2, 3, 4, 5, 0]
     near = gemma.step((), 1, 50_000, (1024,) * 6)[0]
     assert near < gemma.step((), 1, 50_000)[0]
     shared = build_cost("datasheet", load_model("gemma-3n-e4b"), H100)
