@@ -331,8 +331,7 @@ class Retention:
     recent: int | None = key(
         None,
         whole(1, optional=True),
-        "Last tokens that are kept; `none`: what `budget` leaves, or half of it for `heavy-"
-        "hitters`",
+        "Last tokens kept; `none`: what `budget` leaves, or half of it for `heavy-hitters`",
         unit="tokens",
         of=("sinks-recent", "heavy-hitters"),
     )
@@ -346,8 +345,7 @@ class Retention:
     heads: int | None = key(
         None,
         whole(1, 1024, optional=True),
-        "`heavy-hitters`: heads that choose, each for itself; `none`: the model's KV heads on"
-        " a rank",
+        "`heavy-hitters`: heads that choose, each for itself; `none`: the model's KV heads a rank",
         unit="heads",
         of=("heavy-hitters",),
     )
@@ -395,9 +393,7 @@ class Retention:
     def budget_and_recent(self) -> tuple[int, int]:
         """Tokens that are kept in all, and how many of them are the last ones; the keys agree."""
         budget = self.total_budget
-        assert budget is not None, "a kind that drops tokens has a budget"
-        if self.kind == "fifo":
-            return budget, budget
-        if self.kind == "sinks-recent":
-            return budget, budget - self.sinks
-        return budget, max(1, budget // 2) if self.recent is None else self.recent
+        assert budget is not None, "what drops tokens has a budget"
+        if self.kind == "heavy-hitters":
+            return budget, max(1, budget // 2) if self.recent is None else self.recent
+        return budget, budget - (self.sinks if self.kind == "sinks-recent" else 0)
