@@ -28,7 +28,7 @@ PRESETS: Final = {
 """Rules of the presets of these names; pool, budget and lengths are each case's own."""
 
 Options = dict[str, int | bool | str]
-"""``SchedulerConfig`` fields by name."""
+"""Values for ``SchedulerConfig.with_values``."""
 
 PLAIN: Final[Options] = {
     "num_gpu_blocks": 19_000,
@@ -51,8 +51,8 @@ class Case:
     """One row: a trace, an engine and what we ask of it.
 
     ``trace(n)`` gives at most ``n`` requests; ``None`` where its file is not here. ``step_on`` is
-    how many leading requests the stepper runs, 0 = none. ``options`` are ``SchedulerConfig``
-    fields. ``goal`` is the figure that was asked for, in words.
+    how many leading requests the stepper runs, 0 = none. ``options`` are values of
+    ``SchedulerConfig``. ``goal`` is the figure that was asked for, in words.
     """
 
     name: str
@@ -128,10 +128,10 @@ def reserved_cases(base: Case) -> list[Case]:
             trace=lognormal(rate_per_s),
             options=base.options
             | {
-                "allocator": "contiguous",
-                "reservation": reservation,
-                "placement": placement,
-                "batching": "iteration-level",
+                "allocator.kind": "contiguous",
+                "allocator.reservation": reservation,
+                "allocator.placement": placement,
+                "batching.policy": "iteration-level",
                 "block_size": 1,
                 "num_gpu_blocks": slots,
             },
@@ -157,7 +157,7 @@ def radix_cases(hashed: list[Case]) -> list[Case]:
             about=f"{case.name} with a radix tree",
             options=case.options
             | {
-                "prefix": "radix",
+                "allocator.prefix": "radix",
                 "block_size": 1,
                 "num_gpu_blocks": 16 * int(case.options["num_gpu_blocks"]),
             },

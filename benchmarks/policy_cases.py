@@ -50,13 +50,22 @@ def _evictions(chat: Case) -> list[Case]:
         if name in AT_ADMISSIONS - SEGMENT_SAFE.keys():
             num = LEAPT_BY_BLOCK
         goal = "12,000 req/s" if name in SEGMENT_SAFE else "5,000 req/s"
-        rows.append(_row(chat, f"evict-{name}", num, {"eviction": name}, {"eviction": "lru"}, goal))
+        rows.append(
+            _row(
+                chat,
+                f"evict-{name}",
+                num,
+                {"eviction.policy": name},
+                {"eviction.policy": "lru"},
+                goal,
+            )
+        )
     return rows
 
 
 def _evictions_over_a_tree(chat: Case) -> list[Case]:
     tree: Options = {
-        "prefix": "radix",
+        "allocator.prefix": "radix",
         "block_size": 1,
         "num_gpu_blocks": 16 * int(chat.options["num_gpu_blocks"]),
     }
@@ -66,8 +75,8 @@ def _evictions_over_a_tree(chat: Case) -> list[Case]:
             chat,
             f"evict-{name}-radix",
             LEAPT if name in EVICTION_KEYS else STEPPED,
-            {"eviction": name},
-            {"eviction": "lru"},
+            {"eviction.policy": name},
+            {"eviction.policy": "lru"},
             "5,000 req/s",
         )
         for name in EVICTION.builtins
@@ -77,13 +86,13 @@ def _evictions_over_a_tree(chat: Case) -> list[Case]:
 
 def _batchings(tight: Case) -> list[Case]:
     leapt = {"mixed-running-first", "iteration-level", "no-evict"}
-    baseline = {"batching": "mixed-running-first"}
+    baseline = {"batching.policy": "mixed-running-first"}
     return [
         _row(
             tight,
             f"batch-{name}",
             LEAPT if name in leapt else STEPPED,
-            {"batching": name},
+            {"batching.policy": name},
             baseline,
         )
         for name in BATCHING.builtins
@@ -93,9 +102,11 @@ def _batchings(tight: Case) -> list[Case]:
 def _queue_orders(chat: Case) -> list[Case]:
     rows = []
     for name in QUEUE_ORDERS.builtins:
-        options = {"policy": name} | ({"predictor": "max_tokens"} if name == "sjf" else {})
+        options = {"queue.policy": name} | (
+            {"predictor.kind": "max_tokens"} if name == "sjf" else {}
+        )
         num = LEAPT if name == "fcfs" else STEPPED
-        rows.append(_row(chat, f"queue-{name}", num, options, {"policy": "fcfs"}))
+        rows.append(_row(chat, f"queue-{name}", num, options, {"queue.policy": "fcfs"}))
     return rows
 
 
@@ -103,14 +114,16 @@ def _preemptions(tight: Case) -> list[Case]:
     leapt = {"by-queue", "last"}
     rows = []
     for name in VICTIMS.builtins:
-        options = {"victim": name} | ({"predictor": "oracle"} if name == "most-remaining" else {})
+        options = {"preemption.victim": name} | (
+            {"predictor.kind": "oracle"} if name == "most-remaining" else {}
+        )
         num = LEAPT if name in leapt else STEPPED
-        rows.append(_row(tight, f"victim-{name}", num, options, {"victim": "by-queue"}))
+        rows.append(_row(tight, f"victim-{name}", num, options, {"preemption.victim": "by-queue"}))
     host = replace(tight, options=tight.options | {"num_host_blocks": 6_000}, link=LINK)
     for mode in ("swap", "auto"):
-        options = {"preemption_mode": mode}
+        options = {"preemption.mode": mode}
         rows.append(
-            _row(host, f"preempt-{mode}", STEPPED, options, {"preemption_mode": "recompute"})
+            _row(host, f"preempt-{mode}", STEPPED, options, {"preemption.mode": "recompute"})
         )
     return rows
 

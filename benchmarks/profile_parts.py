@@ -12,14 +12,13 @@ import argparse
 import cProfile
 import pstats
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.cases import PRESETS, cases
-from kvsim.sim.run.replay import run
+from kvsim.sim.run.replay import Engine, run
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "accounting": (
@@ -53,12 +52,12 @@ def shares(name: str, preset: str, num_requests: int) -> dict[str, float]:
     trace = case.trace(num_requests)
     if trace is None:
         raise SystemExit(f"the trace of {name} is not here")
-    config = replace(PRESETS[preset], **case.options)  # type: ignore[arg-type]
+    config = PRESETS[preset].with_values(case.options)
     max_tokens = trace.max_tokens
     if max_tokens is None:
         max_tokens = config.max_model_len - trace.prompt_tokens
     profile = cProfile.Profile(builtins=False)
-    profile.runcall(run, trace, config, case.cost, max_tokens=max_tokens)
+    profile.runcall(run, trace, Engine(config, case.cost), max_tokens=max_tokens)
     part_of = {place: part for part, places in PARTS.items() for place in places}
     seconds = dict.fromkeys([*PARTS, REST], 0.0)
     for (path, _, function), (_, _, own_s, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,7 +32,8 @@ sys.path.append(str(ROOT))  # last: nothing installed is hidden by a folder of o
 from benchmarks.cases import PRESETS, SHARED, cases  # noqa: E402
 from benchmarks.page import page, table  # noqa: E402
 from benchmarks.workloads import head  # noqa: E402
-from kvsim.sim.run.replay import run  # noqa: E402
+from kvsim.sim.run.options import RunOptions  # noqa: E402
+from kvsim.sim.run.replay import Engine, run  # noqa: E402
 
 if TYPE_CHECKING:
     from benchmarks.cases import Case
@@ -76,7 +77,8 @@ def timed(trace: Trace, case: Case, config: SchedulerConfig, *, step: bool) -> T
     if max_tokens is None:
         max_tokens = config.max_model_len - trace.prompt_tokens
     before_s = time.process_time()
-    result = run(trace, config, case.cost, max_tokens=max_tokens, step=step, link=case.link)
+    engine = Engine(config, case.cost, case.link)
+    result = run(trace, engine, max_tokens=max_tokens, options=RunOptions(step=step))
     return Timed(time.process_time() - before_s, result)
 
 
@@ -96,13 +98,13 @@ def baseline_s(trace: Trace, case: Case, config: SchedulerConfig, *, step: bool)
     """CPU seconds of a case's baseline, if it has one."""
     if case.baseline is None:
         return None
-    config = replace(config, **case.baseline)  # type: ignore[arg-type]
+    config = config.with_values(case.baseline)
     return timed(trace, case, config, step=step).cpu_s
 
 
 def measure(case: Case, preset: str, *, quick: bool) -> Row | None:
     """Run one case; ``None`` where its trace is not here."""
-    config = replace(PRESETS[preset], **case.options)  # type: ignore[arg-type]
+    config = PRESETS[preset].with_values(case.options)
     trace = case.trace(case.num_requests // 10 if quick else case.num_requests)
     if trace is None:
         return None

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.text.catalogue import policies, presets
-from kvsim.sim.scenario.keys import meaning_of, name_of, rule_of
+from kvsim.policies.keys import key_of, name_of, rule_of
+from kvsim.sim.run.options import RunOptions, flag_of
 from kvsim.sim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ $ kvsim simulate traces/data/chat-2k.jsonl.gz --limit 50 --set slo.ttft=2s
 Sizes are bytes or text (`"4GiB"`, `"800MB"`), times are text (`"50ms"`, `"2s"`). *unset* is written
 `"none"`: the meaning says what happens then, else the engine's default for the card counts. An
 unknown key, or a value that a key does not take, ends in one sentence with the place and what is
-allowed. `kvsim compare --vary table.key=a,b,c` runs each of several values
+allowed. What a real engine calls the option stands behind the
+meaning, in brackets. `kvsim compare --vary table.key=a,b,c` runs each of several values
 ([compare.md](compare.md)).
 '''
 _ELSEWHERE: Final = re.compile(r"\(docs/([a-z]+\.md)\)")
@@ -72,7 +74,7 @@ def page() -> str:
     parts = [_HEAD, _presets(), "## Tables\n"]
     tables = (table.name for table in fields(Scenario) if table.name != "preset")
     parts += [_table(name, getattr(Scenario(), name), named) for name in tables]
-    return "\n".join(parts)
+    return "\n".join([*parts, _run_options()])
 
 
 def _presets() -> str:
@@ -85,13 +87,29 @@ def _presets() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _run_options() -> str:
+    lines = [
+        "## Options of a run\n",
+        "What shapes a run beside its trace and its scenario: keywords of `simulate` and "
+        "`compare`, options of the commands.\nThe manifest of a run holds them.\n",
+        "| keyword | option | unit | default | meaning |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for item in fields(RunOptions):
+        default = "unset" if item.default is None else f"`{str(item.default).lower()}`"
+        unit, meaning = item.metadata["unit"], item.metadata["meaning"]
+        cells = (f"`{item.name}`", f"`{flag_of(item)}`", unit, default, meaning)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def _table(name: str, table: object, named: list[Choice]) -> str:
     about = _markdown(inspect.getdoc(type(table)) or "").replace(f"`[{name}]`: ", "", 1)
     lines = [
         f"### `[{name}]`\n",
         _ELSEWHERE.sub(r"([\1](\1))", about[0].upper() + about[1:]).strip() + "\n",
-        "| key | type | default | allowed | meaning |",
-        "| --- | --- | --- | --- | --- |",
+        "| key | type | unit | default | allowed | meaning |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     lines += [_row(item) for item in fields(table)]  # type: ignore[arg-type]
     for item in fields(table):  # type: ignore[arg-type]
@@ -106,7 +124,10 @@ def _row(item: Field[object]) -> str:
         allowed = "a name below" + (", or `module:name`" if "module:name" in allowed else "")
     if rule.optional:
         allowed += ", or `none`"
-    cells = (f"`{name_of(item)}`", _kind(item), _default(item), allowed, meaning_of(item))
+    told = key_of(item)
+    unit = "" if _kind(item) in {"size", "time"} else told.unit  # those are written with theirs
+    meaning = f"{told.meaning} ({told.engine})" if told.engine else told.meaning
+    cells = (f"`{name_of(item)}`", _kind(item), unit, _default(item), allowed, meaning)
     return f"| {' | '.join(cells)} |"
 
 

@@ -31,6 +31,7 @@ from kvsim.sim.pool.plan import plan
 from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.report.plan_page import plan_page
 from kvsim.sim.report.run_page import run_page
+from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.run import Run, simulate
 from kvsim.sim.scenario.loader import load_scenario
 from kvsim.traces import bundled_path, read_trace
@@ -90,7 +91,9 @@ def _run(word: str) -> Iterator[str]:
     # how rules were verified is looked up by the preset's name: found before it is changed
     verdict = replace(run.summary.verdict, text=word)
     told = replace(run.summary, notes=[word], verdict=verdict)
-    changed = replace(run, trace=trace, scenario=scenario, options={"think_time": word})
+    options = RunOptions()
+    object.__setattr__(options, "think_time", word)  # no law: the options would refuse it
+    changed = replace(run, trace=trace, scenario=scenario, options=options)
     changed.__dict__["summary"] = told
     return run_page(changed)
 

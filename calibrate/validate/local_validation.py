@@ -18,7 +18,7 @@ import numpy as np
 from kvsim.calibrate.validate.local_decoder import LocalDecoder, StepDurations
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.recording.recorder import FINISHED
-from kvsim.sim.run.replay import run
+from kvsim.sim.run.replay import Engine, Watchers, run
 from kvsim.traces import Trace
 from kvsim.traces.common.quantities import PS_PER_S
 
@@ -178,11 +178,11 @@ def validate_local(
         synchronize=synchronizer(decoder.device),
         anchor=anchor,
     )
-    real = run(trace, config, cost, max_tokens=trace.output_tokens, listener=listener).recorder
+    engine, most = Engine(config, cost), trace.output_tokens
+    real = run(trace, engine, max_tokens=most, watchers=Watchers(listener=listener)).recorder
     simulated_steps = StepDurations()
-    simulated = run(
-        trace, config, cost, max_tokens=trace.output_tokens, listener=simulated_steps
-    ).recorder
+    watchers = Watchers(listener=simulated_steps)
+    simulated = run(trace, engine, max_tokens=most, watchers=watchers).recorder
     return LocalResult(
         real=Side.of(real, statistics.fmean(listener.durations_ps) / PS_PER_S),
         simulated=Side.of(simulated, statistics.fmean(simulated_steps.durations_ps) / PS_PER_S),

@@ -141,7 +141,7 @@ def with_overhead(cost: ProfileCost, overhead_us: float) -> ProfileCost:
 def replay(trace: Trace, config: SchedulerConfig, cost: StepCost) -> Replay:
     """Run the trace."""
     max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
-    done = engine_run.run(trace, config, cost, max_tokens=max_tokens)
+    done = engine_run.run(trace, engine_run.Engine(config, cost), max_tokens=max_tokens)
     recorder, gaps = done.recorder, done.recorder.gaps
     columns = RequestColumns.of(trace, recorder)
     shape = PoolShape(config.num_gpu_blocks, config.block_size, 1, 0, config.num_null_blocks)
@@ -178,7 +178,12 @@ def replay_schedule(
     """Schedule of every step: ``(request, tokens, computed before)`` in the engine's order."""
     log = StepperLog(trace)
     max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
-    engine_run.run(trace, config, cost, max_tokens=max_tokens, listener=log)
+    engine_run.run(
+        trace,
+        engine_run.Engine(config, cost),
+        max_tokens=max_tokens,
+        watchers=engine_run.Watchers(listener=log),
+    )
     return [
         tuple((name, tokens, past) for name, tokens, past, _ in record["sched"])
         for record in log.records

@@ -11,7 +11,6 @@ from kvsim.cli.commands.simulate import (
     add_run_options,
     add_scenario_options,
     add_trace_options,
-    check_trace_options,
     report_lines,
     scenario_of,
     with_options,
@@ -19,7 +18,7 @@ from kvsim.cli.commands.simulate import (
 from kvsim.cli.options.completion import FILES
 from kvsim.cli.options.pool_options import add_pool_options
 from kvsim.cli.options.record_options import add_record_options, record_options
-from kvsim.cli.options.trace_options import check_seed, is_closed, read_with_options
+from kvsim.cli.options.trace_options import check_seed, read_with_options, run_options
 from kvsim.cli.text.colour import print_lines
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from kvsim.sim.comparison.comparison import Comparison
     from kvsim.sim.comparison.presets import ComparisonPreset, Published
     from kvsim.sim.comparison.runs import Watch
+    from kvsim.sim.run.options import RunOptions
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.common.files import NewFolder
     from kvsim.traces.trace.trace import Trace
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_new_folder(out)
     preset = None if arguments.preset is None else comparison_preset(arguments.preset)
     for rate in arguments.rate_scale.split(","):
-        check_trace_options(Namespace(**{**vars(arguments), "rate_scale": rate}))
+        _options_at(arguments, rate)
     scenarios, note = with_own_kernels(scenarios_of(arguments, preset))
     traces = _traces(arguments, preset)
     with nullcontext() if out is None else new_folder([out]) as folder:
@@ -181,21 +181,19 @@ def compared_runs(
         scenarios,
         notes=(note,),
         jobs=arguments.jobs,
-        step=arguments.step,
-        audit=arguments.audit,
-        seed=arguments.seed,
         rate_scale=arguments.rate_scale.split(","),
-        assume_max_tokens=arguments.assume_max_tokens,
-        closed=is_closed(arguments),
-        think_time=arguments.think_time,
-        num_users=arguments.users,
-        timeout=arguments.timeout,
         on_progress=on_progress,
         record=record,
         watch=watch,
         blocks=blocks,
         keep_runs=False,
+        **_options_at(arguments, "1").shared(),
     )
+
+
+def _options_at(arguments: argparse.Namespace, rate: str) -> RunOptions:
+    """Options of the runs at one of the rates."""
+    return run_options(Namespace(**{**vars(arguments), "rate_scale": rate}))
 
 
 def _write(

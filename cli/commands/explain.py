@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kvsim.cli.options.completion import FILES
 from kvsim.cli.text.colour import print_lines
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.documents.explain import Explanation
     from kvsim.sim.documents.manifest import Manifest
+    from kvsim.sim.run.options import RunKeywords
     from kvsim.traces.trace.trace import Trace
 
 _LABEL: Final = 40
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.sim.explain.explain import explain
     from kvsim.sim.folders.place import latest_result
     from kvsim.sim.run.folder import read_manifest, to_json
+    from kvsim.sim.run.options import RunOptions
     from kvsim.sim.scenario.loader import scenario_from_dict
 
     if arguments.run is None:
@@ -57,8 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     if manifest.partial:
         raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")
     scenario = scenario_from_dict(manifest.scenario, str(folder))
+    options = RunOptions(**cast("RunKeywords", manifest.options), seed=manifest.seed)
     trace = _trace_of(manifest, folder, arguments.trace)
-    found = explain(trace, scenario, manifest.options, seed=manifest.seed)
+    found = explain(trace, scenario, options)
     if arguments.json:
         print(to_json(found.to_dict()), end="")
     else:

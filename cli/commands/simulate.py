@@ -14,11 +14,10 @@ from kvsim.cli.options.record_options import add_record_options, record_options
 from kvsim.cli.options.trace_options import (
     add_loop_options,
     add_reading_options,
-    check_seed,
-    check_users,
-    is_closed,
+    add_run_option,
     read_with_options,
     reading_options,
+    run_options,
 )
 from kvsim.cli.options.watch_option import add_watch_options, check_watch, watching
 from kvsim.cli.text.colour import print_lines
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.engine.observer import Observer
+    from kvsim.sim.run.options import RunOptions
     from kvsim.sim.run.run import Run
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
@@ -76,26 +76,9 @@ def add_trace_options(group: argparse._ArgumentGroup, *, several_rates: bool = F
     """Declare how the trace is read and replayed; ``kvsim compare`` has the same."""
     add_reading_options(group)
     add_loop_options(group)
-    group.add_argument(
-        "--rate-scale",
-        default="1",
-        metavar="X,Y,..." if several_rates else "X",
-        help="let requests arrive X times as fast: all recorded times are divided by X; turns that "
-        "wait for an answer keep their think time, so in closed loops sessions start X times as "
-        "fast",
-    )
-    group.add_argument(
-        "--timeout",
-        metavar="TIME",
-        help="clients give a request up so long after it arrives (30s, 500ms, 5min), where the "
-        "trace does not say it",
-    )
-    group.add_argument(
-        "--assume-max-tokens",
-        default="model",
-        metavar="RULE",
-        help="max_tokens where the trace has none: model (room left), N, or factor(x)",
-    )
+    add_run_option(group, "rate_scale", metavar="X,Y,..." if several_rates else "X")
+    add_run_option(group, "timeout", metavar="TIME")
+    add_run_option(group, "assume_max_tokens", metavar="RULE")
 
 
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
@@ -114,9 +97,9 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 def add_run_options(group: argparse._ArgumentGroup) -> None:
     """Declare how to run and what to print; ``kvsim compare`` has the same."""
     group.add_argument("--slo", metavar="ttft=2s,tpot=50ms", help="limits that goodput counts by")
-    group.add_argument("--seed", type=int, default=0, help="seed of whatever is drawn (default 0)")
-    group.add_argument("--step", action="store_true", help="run the step-by-step engine")
-    group.add_argument("--audit", action="store_true", help="check all invariants at every event")
+    add_run_option(group, "seed", type=int)
+    add_run_option(group, "step")
+    add_run_option(group, "audit")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
@@ -131,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = None if arguments.out is None else Path(arguments.out)
     check_result_place(out)
     scenario, record = scenario_of(arguments), record_options(arguments)
-    check_trace_options(arguments)
+    options = run_options(arguments)
     config = set_up(scenario).config
     check_watch(arguments)
     perfetto = perfetto_file(arguments, out)
@@ -142,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         observers: list[Observer] = [] if perfetto is None else [perfetto.timeline]
         with watching(arguments, scenario) as watch:
             observers += watch
-            result = _simulated(trace, scenario, arguments, observers, record)
+            result = _simulated(trace, scenario, options, arguments, observers, record)
         with ctrl_c_delayed():
             with folder.filled() as draft:
                 write_run(result, draft)
@@ -154,26 +137,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if result.engine.partial else 0
 
 
-def check_trace_options(arguments: argparse.Namespace) -> None:
-    """Refuse at once what needs no trace to be refused: a large one takes minutes to read."""
-    from kvsim.traces.adjust.closed_loop import ThinkRule
-    from kvsim.traces.adjust.max_tokens import MaxTokensRule
-    from kvsim.traces.adjust.patience import parse_timeout
-    from kvsim.traces.adjust.rate_scale import parse_rate_scale
-
-    check_seed(arguments.seed)
-    check_users(arguments)
-    parse_rate_scale(arguments.rate_scale)
-    MaxTokensRule.parse(arguments.assume_max_tokens)
-    if arguments.think_time is not None:
-        ThinkRule.parse(arguments.think_time)
-    if arguments.timeout is not None:
-        parse_timeout(arguments.timeout)
-
-
 def _simulated(
     trace: Trace,
     scenario: Scenario,
+    options: RunOptions,
     arguments: argparse.Namespace,
     observers: Sequence[Observer],
     record: RecordOptions | None,
@@ -181,26 +148,13 @@ def _simulated(
     """Simulate as the options say, with a progress bar."""
     from kvsim.cli.text.progress import Progress
     from kvsim.sim.block_map import BlockRecording, PoolFacts
-    from kvsim.sim.run.run import simulate
+    from kvsim.sim.run.replay import Watchers
+    from kvsim.sim.run.run import simulate_as
 
     recording = None if record is None else BlockRecording(record)
     with Progress("requests", wanted=not arguments.watch) as progress:
-        result = simulate(
-            trace,
-            scenario,
-            step=arguments.step,
-            audit=arguments.audit,
-            seed=arguments.seed,
-            rate_scale=arguments.rate_scale,
-            assume_max_tokens=arguments.assume_max_tokens,
-            closed=is_closed(arguments),
-            think_time=arguments.think_time,
-            num_users=arguments.users,
-            timeout=arguments.timeout,
-            on_progress=progress,
-            listener=recording,
-            observers=observers,
-        )
+        watchers = Watchers(progress, recording, observers=observers)
+        result = simulate_as(trace, scenario, options, watchers)
     if recording is not None:
         facts = PoolFacts.of(result, scenario.preset, recording.options.most_cells)
         result = replace(result, block_map=recording.block_map(facts))

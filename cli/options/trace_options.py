@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.cli.text.colour import harmless
+from kvsim.sim.run.options import RunOptions, flag_of
 from kvsim.traces.common.quantities import LARGEST
 
 if TYPE_CHECKING:
     import argparse
 
     from kvsim.traces.trace.trace import Trace
+
+
+_OF_RUNS: Final = frozenset(RunOptions.__dataclass_fields__)
 
 
 def add_reading_options(group: argparse._ArgumentGroup) -> None:
@@ -62,19 +66,27 @@ def add_reading_options(group: argparse._ArgumentGroup) -> None:
 
 def add_loop_options(group: argparse._ArgumentGroup) -> None:
     """Declare what closes the loop, for commands that replay a trace."""
-    group.add_argument(
-        "--think-time",
-        metavar="LAW",
-        help="closed loops: from an answer's end to the next turn, where the trace does not say: "
-        "5s, exponential(mean=5s) or lognormal(mean=5s,sigma=1)",
-    )
-    group.add_argument(
-        "--users",
-        type=int,
-        metavar="N",
-        help="closed loop with N users, each going through one session after the other; times are "
-        "then not needed, and --think-time is also the pause between two sessions",
-    )
+    add_run_option(group, "think_time", metavar="LAW")
+    add_run_option(group, "num_users", type=int, metavar="N")
+
+
+def add_run_option(group: argparse._ArgumentGroup, name: str, **more: Any) -> None:
+    """Declare an option of a run: default and help are those of the field of that name."""
+    item = RunOptions.__dataclass_fields__[name]
+    if isinstance(item.default, bool):
+        more["action"] = "store_true"
+    group.add_argument(flag_of(item), default=item.default, help=item.metadata["meaning"], **more)
+
+
+def run_options(arguments: argparse.Namespace) -> RunOptions:
+    """Options of a run as they were given.
+
+    Checked at once: a large trace takes minutes to read.
+    """
+    check_seed(arguments.seed)
+    check_users(arguments)
+    given = {name: value for name, value in vars(arguments).items() if name in _OF_RUNS}
+    return RunOptions(**given, closed=is_closed(arguments), num_users=arguments.users)
 
 
 def is_closed(arguments: argparse.Namespace) -> bool:

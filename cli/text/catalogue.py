@@ -10,6 +10,7 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.keys import name_of, rule_of
 from kvsim.sim.comparison.presets import COMPARISON_PRESETS
 from kvsim.sim.comparison.scenarios import ALIASES
 from kvsim.sim.cost.profile_file import bundled_profiles, load_bundled_profile
@@ -17,7 +18,6 @@ from kvsim.sim.documents import document_names, document_of
 from kvsim.sim.documents.choices import Choice
 from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import bundled_models, load_model
-from kvsim.sim.scenario.keys import name_of, rule_of
 from kvsim.sim.scenario.preset import load_preset, preset_names
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces.common.readable import number
@@ -27,7 +27,7 @@ from kvsim.traces.formats.refused import RefusedFormat
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kvsim.sim.scenario.keys import Rule
+    from kvsim.policies.keys import Rule
 
 _HUB: Final = "https://huggingface.co/"
 _ELSEWHERE: Final = "See the module docstring"

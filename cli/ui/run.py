@@ -92,9 +92,8 @@ def compare_chosen(
         Where the folder cannot be written.
     """
     from kvsim.cli.commands import compare
-    from kvsim.cli.commands.simulate import check_trace_options
     from kvsim.cli.options.record_options import record_options
-    from kvsim.cli.options.trace_options import read_with_options
+    from kvsim.cli.options.trace_options import read_with_options, run_options
     from kvsim.sim.block_map.page import block_map_page
     from kvsim.sim.block_map.recorded import recorded_maps
     from kvsim.sim.comparison.file import write_comparison
@@ -108,7 +107,7 @@ def compare_chosen(
     path = places.trace(choices.trace)
     arguments = _parsed(choices, path)
     arguments.jobs = 1
-    check_trace_options(arguments)
+    run_options(arguments)
     record = record_options(arguments)
     scenarios, note = with_own_kernels(compare.scenarios_of(arguments, None))
     trace = read_with_options(path, arguments, quiet=True)

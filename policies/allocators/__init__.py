@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def _paged(context: PolicyContext) -> Allocator:
     """Block tables over equal blocks; prompts may share full blocks (vLLM)."""
     config = context.config
-    if config.prefix == "radix":
+    if config.allocator.prefix == "radix":
         return RadixAllocator(context)
-    kind = GroupedAllocator if config.samples == "group" else PagedAllocator
+    kind = GroupedAllocator if config.allocator.samples == "group" else PagedAllocator
     return kind(config, block_order(context), seed=context.seed)
 
 
@@ -39,10 +39,10 @@ def _contiguous(context: PolicyContext) -> Allocator:
     config = context.config
     assert config.block_size == 1, "a contiguous pool is counted in slots"
     return ContiguousAllocator(
-        build(RESERVATIONS.find(config.reservation), context),
-        make_placement(config.placement, config.usable_blocks),
+        build(RESERVATIONS.find(config.allocator.reservation), context),
+        make_placement(config.allocator.placement, config.usable_blocks),
         config.max_model_len,
-        compacts=config.compaction == "when-blocked",
+        compacts=config.allocator.compaction == "when-blocked",
     )
 
 
@@ -61,7 +61,7 @@ def make_allocator(context: PolicyContext) -> Allocator:
 
     Built-in ones may hand the truth on to parts that declare ``uses_oracle`` (reservations).
     """
-    name = context.config.allocator
+    name = context.config.allocator.kind
     factory = ALLOCATORS.find(name)
     return factory(context) if name in ALLOCATORS.builtins else build(factory, context)
 

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 def block_order(context: PolicyContext) -> EvictionOrder[Block] | None:
     """The order in which cached blocks go, ``None`` where vLLM's free queue is that order."""
     config = context.config
-    own_queue = config.eviction == "lru" and config.eviction_capacity in (None, math.inf)
+    eviction = config.eviction
+    own_queue = eviction.policy == "lru" and eviction.capacity in (None, math.inf)
     if own_queue or not config.enable_prefix_caching:
         return None
-    return make_order(config.eviction, context)
+    return make_order(eviction.policy, context)
 
 
 def _in_order_of_lookup(groups: list[GroupTables]) -> list[list[GroupTables]]:
@@ -64,16 +65,16 @@ class PagedAllocator:
         self._block_size = config.block_size
         self._max_model_len = config.max_model_len
         self._caching = config.enable_prefix_caching
-        self._watermark_blocks = int(config.watermark * config.num_gpu_blocks)
-        self._reserve = config.scheduler_reserve_full_isl
+        self._watermark_blocks = int(config.batching.watermark * config.num_gpu_blocks)
+        self._reserve = config.batching.scheduler_reserve_full_isl
         self.pool = BlockPool(
             config.num_gpu_blocks,
-            unkeyed_to_front=config.freed_blocks_without_key == "front",
+            unkeyed_to_front=config.allocator.freed_blocks_without_key == "front",
             block_size=config.block_size,
             order=order,
-            capacity=config.eviction_capacity if self._caching else None,
+            capacity=config.eviction.capacity if self._caching else None,
         )
-        packs = not config.keeps_everything and config.retention_compaction != "none"
+        packs = not config.keeps_everything and config.retention.compaction != "none"
         self.relocations = Relocations() if packs else None
         in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
         self.groups = [
@@ -82,7 +83,7 @@ class PagedAllocator:
                 self.pool,
                 config.block_size,
                 make_retention(config, group, seed),
-                config.prefix_cache_retention_interval,
+                config.retention.prefix_cache_retention_interval,
                 config.max_model_len,
                 in_flight,
                 self.relocations,

@@ -52,10 +52,11 @@ class RadixAllocator:
         config = context.config
         self.page_size = config.block_size
         pool_tokens = config.usable_blocks * config.block_size
-        self.cache = RadixCache(pool_tokens, config.block_size, config.eviction, context)
+        self.cache = RadixCache(pool_tokens, config.block_size, config.eviction.policy, context)
         self._holdings: dict[int, Holding] = {}
-        self._watermark_tokens = int(config.watermark * config.num_gpu_blocks) * config.block_size
-        self._reserve = config.scheduler_reserve_full_isl
+        watermark_pages = int(config.batching.watermark * config.num_gpu_blocks)
+        self._watermark_tokens = watermark_pages * config.block_size
+        self._reserve = config.batching.scheduler_reserve_full_isl
         self._max_model_len = config.max_model_len
 
     def lease_of(self, sequence: Sequence) -> Lease:

@@ -98,7 +98,7 @@ class Predicted:
 
     def __init__(self, context: PolicyContext) -> None:
         self._max_model_len = context.config.max_model_len
-        self._margin = context.config.reservation_margin
+        self._margin = context.config.allocator.reservation_margin
         self._predictor = context.predictor
         require_prediction(self._predictor, "allocator.reservation = 'predicted'")
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def _prefill_first(context: PolicyContext) -> Batching:
     """SGLang's rule or vLLM v0's."""
-    if context.config.prefill_rule == "watermark":
+    if context.config.batching.prefill_rule == "watermark":
         return PrefillFirst()
     return NewTokenRatio(context)
 

@@ -49,17 +49,18 @@ class MixedRunningFirst:
 
     def _chunk_cap(self, state: SchedulerState) -> int:
         """Most tokens one sequence may get in this step (long-prefill threshold)."""
-        config = state.config
+        rules = state.config.batching
         alone = len(state.running) + len(state.waiting) == 1
-        exempt = config.lone_request_exempt_from_threshold and alone
-        if config.long_prefill_token_threshold > 0 and not exempt:
-            return config.long_prefill_token_threshold
-        return config.max_num_batched_tokens
+        exempt = rules.lone_request_exempt_from_threshold and alone
+        if rules.long_prefill_token_threshold > 0 and not exempt:
+            return rules.long_prefill_token_threshold
+        return state.config.max_num_batched_tokens
 
     def _serve_running(
         self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
     ) -> int:
-        config, running = state.config, state.running
+        running = state.running
+        any_victim_moves = state.config.preemption.victim_moves_position == "always"
         position = 0
         while position < len(running) and budget > 0:
             sequence = running[position]
@@ -71,8 +72,7 @@ class MixedRunningFirst:
                 victim = state.victim(running, state)
                 earlier, returned = self._preempt(state, step, victim)
                 budget += returned
-                moves = config.victim_moves_position == "always" or returned > 0
-                if earlier < position and moves:
+                if earlier < position and (any_victim_moves or returned > 0):
                     position -= 1
                 if victim is sequence:
                     return budget
@@ -95,8 +95,9 @@ class MixedRunningFirst:
             sequence.known + sequence.owed >= sequence.prompt_tokens + sequence.max_tokens
         ):
             return 0
-        room = state.config.max_model_len - sequence.computed
-        if state.config.keep_room_for_last_token:
+        config = state.config
+        room = config.max_model_len - sequence.computed
+        if config.batching.keep_room_for_last_token:
             room -= 1
         return min(sequence.known + sequence.owed - sequence.computed, room)
 

@@ -59,13 +59,14 @@ class NewTokenRatio(PrefillFirst):
     """
 
     def __init__(self, context: PolicyContext) -> None:
-        config = context.config
+        config, rules = context.config, context.config.batching
         self._config = config
+        self._rules = rules
         self._page = config.block_size
         self._pool_tokens = config.usable_blocks * config.block_size
-        self._highest = min(config.new_token_ratio, 1.0)
-        self._lowest = min(self._highest * config.min_new_token_ratio_factor, 1.0)
-        self._decay = (self._highest - self._lowest) / config.new_token_ratio_decay_steps
+        self._highest = min(rules.new_token_ratio, 1.0)
+        self._lowest = min(self._highest * rules.min_new_token_ratio_factor, 1.0)
+        self._decay = (self._highest - self._lowest) / rules.new_token_ratio_decay_steps
         self.ratio = self._highest
         self._full: str | None = None
         self._num_running = 0
@@ -104,7 +105,7 @@ class NewTokenRatio(PrefillFirst):
         """What a step may take before anybody has entered it."""
         expected = sum(self._left(one) * self.ratio for one in state.running if one is not cut)
         memory = state.allocator.num_spare * self._page - expected
-        return Room(memory, self._config.max_num_batched_tokens, self._config.max_prefill_tokens)
+        return Room(memory, self._config.max_num_batched_tokens, self._rules.max_prefill_tokens)
 
     def _go_on(self, state: SchedulerState, step: ScheduledStep, cut: Sequence, room: Room) -> None:
         """Give the prompt that was cut its next chunk; its memory was there when it entered."""
@@ -146,7 +147,7 @@ class NewTokenRatio(PrefillFirst):
         room.prefill -= paged
         room.memory -= paged + self._page
         if self._partial is None:
-            room.memory -= min(self._allowed(sequence), self._config.clip_max_new_tokens)
+            room.memory -= min(self._allowed(sequence), self._rules.clip_max_new_tokens)
 
     def _in_pages(self, tokens: int) -> int:
         return -(-tokens // self._page) * self._page
@@ -159,7 +160,7 @@ class NewTokenRatio(PrefillFirst):
     def _left(self, sequence: Sequence) -> int:
         """Output tokens that a sequence may still have, as the estimate counts them."""
         num_outputs = sequence.known - sequence.prompt_tokens
-        return min(max(self._allowed(sequence) - num_outputs, 0), self._config.clip_max_new_tokens)
+        return min(max(self._allowed(sequence) - num_outputs, 0), self._rules.clip_max_new_tokens)
 
     # ---- decode ----------------------------------------------------------------------------
 
@@ -197,5 +198,5 @@ class NewTokenRatio(PrefillFirst):
     def _estimate(self, running: list[Sequence]) -> float:
         """Ratio that the running ones have shown, as if each made some tokens more."""
         made = sum(one.known - one.prompt_tokens for one in running)
-        made += self._config.retract_decode_steps * len(running)
+        made += self._rules.retract_decode_steps * len(running)
         return min(made / (sum(self._allowed(one) for one in running) + 1), 1.0)

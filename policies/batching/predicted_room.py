@@ -25,7 +25,7 @@ def lacks_predicted_room(state: SchedulerState, sequence: Sequence) -> bool:
 
     Where nothing runs there is nobody to keep room for: it enters.
     """
-    if not state.config.reserve_predicted_output or not state.running:
+    if not state.config.batching.reserve_predicted_output or not state.running:
         return False
     usage = state.allocator.usage(state.running)
     promised = sum(_slots(state, running) - running.computed for running in state.running)

@@ -120,4 +120,4 @@ class PrefillFirst(MixedRunningFirst):
 
     def _kept_free(self, state: SchedulerState) -> int:
         """Blocks that no prompt may take."""
-        return int(state.config.watermark * state.config.num_gpu_blocks)
+        return int(state.config.batching.watermark * state.config.num_gpu_blocks)

@@ -47,6 +47,6 @@ class Static(IterationLevel):
         else:
             self._admit_waiting(state, step, cap, budget)
             self._row_tokens = max((item.num_tokens for item in step.items), default=0)
-        if state.config.pad_to_longest:
+        if state.config.batching.pad_to_longest:
             step.padded_to = self._row_tokens
         return step

@@ -61,10 +61,10 @@ class TokenBudget(MixedRunningFirst):
         """Admit a group of whole prompts, or nobody."""
         if not len(state.waiting):
             return
-        config, allocator = state.config, state.allocator
+        rules, allocator = state.config.batching, state.allocator
         group, why = self._group(state)
-        if state.running and self._waiting_tokens < config.max_waiting_tokens:
-            fewest = int(len(state.running) * config.waiting_served_ratio)
+        if state.running and self._waiting_tokens < rules.max_waiting_tokens:
+            fewest = int(len(state.running) * rules.waiting_served_ratio)
             if group < fewest:
                 group, why = 0, "admission rule"
         for _ in range(group):
@@ -101,7 +101,7 @@ class TokenBudget(MixedRunningFirst):
     def _total_tokens(self, state: SchedulerState) -> int:
         """Tokens that the running batch leaves of the budget: it counts whole blocks."""
         config = state.config
-        budget = config.max_batch_total_tokens
+        budget = config.batching.max_batch_total_tokens
         if budget is None:
             budget = config.usable_blocks * config.block_size
         for sequence in state.running:

@@ -35,7 +35,6 @@ from kvsim.policies.eviction.s3_fifo import S3Fifo
 from kvsim.policies.eviction.sieve import Sieve
 from kvsim.policies.guards.eviction import GuardedOrders, guarded_eviction
 from kvsim.policies.registry import Registry, build
-from kvsim.policies.scheduler_config import SchedulerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +97,11 @@ def make_order(name: str, context: PolicyContext | None = None) -> EvictionOrder
     policy = EVICTION.find(name)
     if not isinstance(policy, type | GuardedOrders):
         return KeyedOrder(cast("EvictionKey", policy))
-    return build(cast("OrderFactory", policy), context or PolicyContext(SchedulerConfig()))
+    if context is None:
+        from kvsim.policies.scheduler_config import SchedulerConfig  # noqa: PLC0415 - it names EVICTION
+
+        context = PolicyContext(SchedulerConfig())
+    return build(cast("OrderFactory", policy), context)
 
 
 def uses_oracle(name: str) -> bool:

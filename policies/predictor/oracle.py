@@ -62,7 +62,7 @@ class Noisy(Oracle):
 
     def _guess(self, sequence: Sequence, num_outputs: int) -> int:
         z = _STANDARD_NORMAL.inv_cdf(uniform(self._seed, sequence.name))
-        return max(1, round(num_outputs * math.exp(self._config.predictor_error * z)))
+        return max(1, round(num_outputs * math.exp(self._config.predictor.error * z)))
 
 
 class Bucketed(Oracle):
@@ -81,11 +81,12 @@ class Bucketed(Oracle):
         guess = super().output_tokens(sequence)
         if guess > sampled_tokens(sequence) + 1:
             return guess
-        bucket = bisect_left(self._config.predictor_bucket_bounds, guess)
+        bucket = bisect_left(self._config.predictor.bucket_bounds, guess)
         return conditioned(self._bound(bucket, sequence), sequence, self._config.max_model_len)
 
     def _guess(self, sequence: Sequence, num_outputs: int) -> int:
-        bounds, rate = self._config.predictor_bucket_bounds, self._config.predictor_bucket_error
+        table = self._config.predictor
+        bounds, rate = table.bucket_bounds, table.bucket_error_rate
         bucket = bisect_left(bounds, num_outputs)
         draw = uniform(self._seed, sequence.name)
         if draw < rate:
@@ -93,7 +94,7 @@ class Bucketed(Oracle):
         return self._bound(min(max(bucket, 0), len(bounds)), sequence)
 
     def _bound(self, bucket: int, sequence: Sequence) -> int:
-        bounds = self._config.predictor_bucket_bounds
+        bounds = self._config.predictor.bucket_bounds
         return bounds[bucket] if bucket < len(bounds) else sequence.max_tokens
 
 

@@ -49,9 +49,9 @@ class Quantile:
         if len(lengths) < MIN_ANSWERS:
             lengths = self._all
         if len(lengths) < MIN_ANSWERS:
-            return max(self._config.predictor_prior, 2 * sampled)
+            return max(self._config.predictor.prior, 2 * sampled)
         shorter = bisect_right(lengths, sampled)
         peers = len(lengths) - shorter
         if not peers:
             return 2 * sampled
-        return lengths[shorter + math.ceil(self._config.predictor_quantile * peers) - 1]
+        return lengths[shorter + math.ceil(self._config.predictor.quantile * peers) - 1]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def by_queue(running: SequenceOf[Sequence], state: SchedulerState) -> Sequence:
     """As the queue is ordered (vLLM): ``lowest-priority`` under ``priority``, else ``last``."""
-    choose = lowest_priority if state.config.policy == "priority" else last
+    choose = lowest_priority if state.config.queue.policy == "priority" else last
     return choose(running, state)
 
 

@@ -33,7 +33,7 @@ class Fair:
 
     def __init__(self, context: PolicyContext) -> None:
         self._predictor = context.predictor
-        self._quantum = context.config.queue_quantum
+        self._quantum = context.config.queue.quantum
         self._returned: deque[Sequence] = deque()
         self._waiting: dict[str, deque[Sequence]] = {}
         self._ring: deque[str] = deque()

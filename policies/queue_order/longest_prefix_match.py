@@ -28,7 +28,7 @@ class LongestPrefixMatch(FCFS):
     def __init__(self, context: PolicyContext) -> None:
         super().__init__()
         self._cached_tokens = context.cached_tokens
-        self._max_waiting = context.config.queue_lpm_max_waiting
+        self._max_waiting = context.config.queue.lpm_max_waiting
         self._head: Sequence | None = None
 
     def push(self, sequence: Sequence) -> None:

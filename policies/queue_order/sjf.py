@@ -37,7 +37,7 @@ class ShortestJobFirst:
         self._predictor = context.predictor
         self._cost = context.cost
         self._cached_tokens = context.cached_tokens
-        self._ageing = context.config.queue_ageing
+        self._ageing = context.config.queue.ageing
         self._queue: list[Entry] = []
         self._stale = False
 

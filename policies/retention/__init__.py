@@ -30,22 +30,22 @@ def as_model(_config: SchedulerConfig, group: KVGroup, _seed: int) -> Retention:
 
 def sinks_recent(config: SchedulerConfig, _group: KVGroup, _seed: int) -> Retention:
     """The first tokens and the last ones (StreamingLLM)."""
-    sinks = config.retention_sinks
-    return SinksRecent(sinks, config.retention_budget - sinks)
+    return SinksRecent(config.retention.sinks, config.retention.budget_and_recent()[1])
 
 
 def fifo(config: SchedulerConfig, _group: KVGroup, _seed: int) -> Retention:
     """The last tokens, as many as the budget says."""
-    return SinksRecent(0, config.retention_budget)
+    return SinksRecent(0, config.retention.budget_and_recent()[1])
 
 
 def heavy_hitters(config: SchedulerConfig, _group: KVGroup, seed: int) -> Retention:
     """The last tokens and those that draw most attention (H2O)."""
+    budget, recent = config.retention.budget_and_recent()
     return HeavyHitters(
-        config.retention_budget - config.retention_recent,
-        config.retention_recent,
+        budget - recent,
+        recent,
         num_heads=config.retention_heads,
-        agreement=config.retention_head_agreement,
+        agreement=config.retention.head_agreement,
         seed=seed,
         scores=scores_of(config),
     )
@@ -59,9 +59,9 @@ def scores_of(config: SchedulerConfig) -> AttentionScores | None:
     ValueError
         Where it cannot be used, or a sequence may grow beyond its positions.
     """
-    if config.retention_scores is None:
+    if config.retention.scores is None:
         return None
-    scores = read_scores(Path(config.retention_scores))
+    scores = read_scores(Path(config.retention.scores))
     if scores.num_positions < config.max_model_len:
         raise ValueError(
             f"retention.scores covers {scores.num_positions:,} positions, sequences may have "
@@ -83,7 +83,7 @@ RETENTION: Final[Registry[Callable[[SchedulerConfig, KVGroup, int], Retention]]]
 
 def make_retention(config: SchedulerConfig, group: KVGroup, seed: int = 0) -> Retention:
     """Build what a run's options say of one KV group."""
-    return RETENTION.find(config.retention)(config, group, seed)
+    return RETENTION.find(config.retention.kind)(config, group, seed)
 
 
 __all__ = [

@@ -13,14 +13,12 @@ from kvsim.traces.trace.prefix import shared_prefix_is_lower_bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from fractions import Fraction
     from pathlib import Path
 
     from kvsim.sim.block_map import RecordOptions
+    from kvsim.sim.run.options import Rate
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
-
-    Rate = Fraction | float | str
 
 
 def cases_of(
@@ -90,7 +88,7 @@ def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
     caching = [config for config in configs if config.enable_prefix_caching]
     named = trace.prefix.block_size
     for index in ("hash", "radix"):
-        sizes = sorted({config.block_size for config in caching if config.prefix == index})
+        sizes = sorted({config.block_size for config in caching if config.allocator.index == index})
         if len(sizes) > 1 and shared_prefix_is_lower_bound(named, sizes[0]):
             raise ValueError(
                 f"block sizes {', '.join(map(str, sizes))} cannot be compared on {trace.name}: its "

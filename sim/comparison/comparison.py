@@ -7,33 +7,42 @@ from the scenarios alone.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kvsim.sim.comparison.cases import cases_of
 from kvsim.sim.comparison.frames import row_numbers, stacked
 from kvsim.sim.comparison.kept import KeptRuns
 from kvsim.sim.comparison.processes import run_in_processes
 from kvsim.sim.comparison.reference import differences_to_lru
-from kvsim.sim.comparison.runs import Options, run_here
+from kvsim.sim.comparison.runs import run_here
 from kvsim.sim.documents.comparison import ComparedTrace, ComparisonDocument
-from kvsim.sim.run.options import check_compared, check_recorded, check_run_arguments
-from kvsim.traces.common.arguments import check_flags, check_path, check_whole
+from kvsim.sim.run.options import RunOptions
+from kvsim.sim.scenario.scenario import Scenario
+from kvsim.traces.common.arguments import (
+    check_call,
+    check_flags,
+    check_kind,
+    check_path,
+    check_whole,
+    wrong,
+)
 from kvsim.traces.common.counted import counted
+from kvsim.traces.trace.columns import check_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Sequence
 
     import pandas as pd
 
     from kvsim.sim.block_map import RecordOptions
-    from kvsim.sim.comparison.cases import Rate
     from kvsim.sim.comparison.pages.plots import ComparisonPlots
     from kvsim.sim.comparison.presets import Published
     from kvsim.sim.comparison.row import Row
     from kvsim.sim.comparison.runs import Watch
-    from kvsim.sim.scenario.scenario import Scenario
+    from kvsim.sim.run.options import Rate, SharedKeywords
     from kvsim.traces.trace.trace import Trace
 
 
@@ -137,8 +146,6 @@ class Comparison:
         OSError
             Where it cannot be written; then nothing is.
         """
-        from pathlib import Path  # noqa: PLC0415
-
         from kvsim.sim.comparison.file import write_comparison  # noqa: PLC0415
         from kvsim.sim.comparison.pages.page import comparison_page  # noqa: PLC0415
         from kvsim.sim.folders.place import result_folder  # noqa: PLC0415
@@ -157,24 +164,17 @@ def compare(
     *,
     notes: Sequence[str] = (),
     jobs: int | None = None,
-    step: bool = False,
-    audit: bool = False,
-    seed: int = 0,
     rate_scale: Rate | Sequence[Rate] = 1,
-    assume_max_tokens: str = "model",
-    closed: bool = False,
-    think_time: str | None = None,
-    num_users: int | None = None,
-    timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     record: RecordOptions | None = None,
     blocks: Path | None = None,
     watch: Watch | None = None,
     keep_runs: bool = True,
+    **options: Unpack[SharedKeywords],
 ) -> Comparison:
     """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
 
-    Other arguments are those of :func:`kvsim.sim.run.run.simulate`, but that ``rate_scale`` may be
+    ``options`` are those of :func:`kvsim.sim.run.run.simulate`, but that ``rate_scale`` may be
     several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
     named by the scenario, then the trace and the rate where there are several. ``record``: how the
     pools are recorded; the folder ``blocks`` gets each row's block map. With both, ``watch`` may be
@@ -192,22 +192,13 @@ def compare(
     KeyboardInterrupt
         On Ctrl-C, with all processes ended.
     """
-    options: Options = {
-        "step": step,
-        "audit": audit,
-        "seed": seed,
-        "assume_max_tokens": assume_max_tokens,
-        "closed": closed,
-        "think_time": think_time,
-        "num_users": num_users,
-        "timeout": timeout,
-    }
     if jobs is not None:
         check_whole("jobs", jobs, 1, ", or None: one a CPU")
     traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
-    check_compared(traces, scenarios, notes)
-    check_run_arguments(**options, on_progress=on_progress)
-    check_recorded(record, blocks, watch)
+    _check_compared(traces, scenarios, notes)
+    shared = RunOptions(**options)
+    check_call("on_progress", on_progress, "(requests ended, requests in all)")
+    _check_recorded(record, blocks, watch)
     check_flags(keep_runs=keep_runs)
     rates = tuple(rate_scale) if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
     cases = cases_of(scenarios, traces, rates, record=record, blocks=blocks)
@@ -217,9 +208,9 @@ def compare(
     cases = cases if runs is None else runs.cases
     try:
         if jobs <= 1 or (watch is not None and record is not None):
-            rows = run_here(traces, cases, options, told, watch)
+            rows = run_here(traces, cases, shared, told, watch)
         else:
-            rows = run_in_processes(traces, cases, options, jobs, told)
+            rows = run_in_processes(traces, cases, shared, jobs, told)
     except BaseException:
         if runs is not None:
             runs.take_away()
@@ -228,3 +219,32 @@ def compare(
         ComparedTrace(name=one.name, sha256=one.sha256, requests=len(one)) for one in traces
     )
     return Comparison(compared, tuple(rows), tuple(notes), runs)
+
+
+def _check_compared(traces: Iterable[object], scenarios: object, notes: object) -> None:
+    """Raise ``ValueError`` for what cannot be compared."""
+    for trace in traces:
+        check_trace(trace)
+    what = "scenarios by name, such as {'mine': Scenario.load('vllm-0.32')}"
+    if not isinstance(scenarios, Mapping):
+        raise wrong("scenarios", scenarios, what)
+    for name, scenario in scenarios.items():
+        check_kind("a name of scenarios", name, str, "text")
+        check_kind(f"scenarios[{name!r}]", scenario, Scenario, "a Scenario")
+    check_kind("notes", notes, list | tuple, "a list of texts")
+    for note in _members(notes):
+        check_kind("notes", note, str, "a list of texts")
+
+
+def _check_recorded(record: object, blocks: object, watch: object) -> None:
+    """Raise ``ValueError`` for what cannot be recorded or watched."""
+    from kvsim.sim.block_map import RecordOptions  # noqa: PLC0415 - only who records pays for it
+
+    check_kind("record", record, RecordOptions | None, "RecordOptions, or None")
+    check_kind("blocks", blocks, Path | None, "the Path of a folder, or None")
+    check_call("watch", watch, "(live pool, ps)")
+
+
+def _members(values: object) -> Iterable[object]:
+    assert isinstance(values, list | tuple), "checked before"
+    return values

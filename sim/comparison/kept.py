@@ -93,7 +93,7 @@ def keep(run: Run, trace: Trace, file: Path) -> None:
         for name in names
         if (value := getattr(run.trace, name)) is not getattr(trace, name)
     }
-    document = (own, run.engine, run.seed, run.options, run.loop)
+    document = (own, run.engine, run.options, run.loop)
     with suppress(OSError), drafted(file) as draft, draft.open("wb") as open_file:
         pickle.dump(document, open_file, pickle.HIGHEST_PROTOCOL)
 
@@ -102,7 +102,7 @@ def _read(case: Case, trace: Trace) -> Run:
     assert case.kept is not None, "kept cases have a file"
     try:
         with case.kept.open("rb") as file:
-            own, engine, seed, options, loop = pickle.load(file)
+            own, engine, options, loop = pickle.load(file)
     except Exception as error:  # a damaged pickle may raise any
         why = "no longer" if isinstance(error, FileNotFoundError) else "no longer whole"
         raise ValueError(
@@ -110,4 +110,4 @@ def _read(case: Case, trace: Trace) -> Run:
             "it: set TMPDIR to a folder with room that nobody empties, and compare again"
         ) from None
     setup = set_up(case.scenario)
-    return Run(replace(trace, **own), case.scenario, setup, engine, seed, options, loop)
+    return Run(replace(trace, **own), case.scenario, setup, engine, options, loop)

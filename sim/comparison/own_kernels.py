@@ -47,7 +47,7 @@ def with_own_kernels(scenarios: Mapping[str, Scenario]) -> tuple[dict[str, Scena
 
 def _own_factor(scenario: Scenario) -> tuple[str, float | None]:
     config = set_up(scenario).config
-    layout = layout_name(config.allocator, config.block_size)
+    layout = layout_name(config.allocator.kind, config.block_size)
     if scenario.cost.source == "linear":
         return layout, None
     hardware = load_hardware(scenario.hardware.name)

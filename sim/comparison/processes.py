@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
     from kvsim.sim.comparison.row import Row
-    from kvsim.sim.comparison.runs import Case, OnProgress, Options
+    from kvsim.sim.comparison.runs import Case, OnProgress
+    from kvsim.sim.run.options import RunOptions
     from kvsim.traces.trace.trace import Trace
 
 _POLL_S: Final = 0.2
@@ -44,7 +45,7 @@ _TASK: Final[list[Task]] = []  # what a worker process was started with
 def run_in_processes(
     traces: Sequence[Trace],
     cases: Sequence[Case],
-    options: Options,
+    options: RunOptions,
     jobs: int,
     on_progress: OnProgress,
 ) -> list[Row]:
@@ -68,7 +69,7 @@ def run_in_processes(
         folder.remove()
 
 
-def _shared(folder: OwnFolder, traces: Sequence[Trace], options: Options) -> Path:
+def _shared(folder: OwnFolder, traces: Sequence[Trace], options: RunOptions) -> Path:
     """File of what all processes need."""
     file = folder.path / "0.pickle"
     try:

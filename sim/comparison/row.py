@@ -37,7 +37,7 @@ def row_of(name: str, run: Run) -> Row:
     return Row(
         name=name,
         trace=run.trace.name,
-        rate_scale=str(run.options["rate_scale"]),
+        rate_scale=str(run.options.rate_scale),
         scenario=scenario_to_dict(run.scenario),
         kv_bytes_share=Shares(
             all_time=_primitives(memory_shares.all_time(recorder, pool)),

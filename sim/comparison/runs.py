@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.sim.block_map import BlockRecording, PoolFacts
 from kvsim.sim.comparison.kept import keep
 from kvsim.sim.comparison.row import Row, row_of
 from kvsim.sim.engine.listener import Listeners, ScheduleListener
-from kvsim.sim.run.run import simulate
+from kvsim.sim.run.replay import Watchers
+from kvsim.sim.run.run import simulate_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableSequence, Sequence
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map import RecordOptions
     from kvsim.sim.engine.stepper import Stepper
+    from kvsim.sim.run.options import RunOptions
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
 
@@ -61,31 +64,18 @@ class _Watched(ScheduleListener):
         self._watch(self._pool, now_ps)
 
 
-class Options(TypedDict):
-    """What else shapes all runs, as :func:`kvsim.sim.run.run.simulate` names it."""
-
-    step: bool
-    audit: bool
-    seed: int
-    assume_max_tokens: str
-    closed: bool
-    think_time: str | None
-    num_users: int | None
-    timeout: str | None
-
-
 class Task(NamedTuple):
     """What all runs of a process share; ``ended`` counts ended requests, one entry a case."""
 
     traces: Sequence[Trace]
-    options: Options
+    options: RunOptions
     ended: MutableSequence[int]
 
 
 def run_here(
     traces: Sequence[Trace],
     cases: Sequence[Case],
-    options: Options,
+    options: RunOptions,
     on_progress: OnProgress,
     watch: Watch | None = None,
 ) -> list[Row]:
@@ -127,14 +117,8 @@ def run_case(
         pool = LivePool(place, len(task.ended), case, trace, recording)
         listener = Listeners((recording, _Watched(pool, watch)))
     try:
-        run = simulate(
-            trace,
-            case.scenario,
-            rate_scale=case.rate_scale,
-            on_progress=note,
-            listener=listener,
-            **task.options,
-        )
+        options = replace(task.options, rate_scale=case.rate_scale)
+        run = simulate_as(trace, case.scenario, options, Watchers(note, listener))
     except ValueError as error:
         raise ValueError(f"{case.name}: {error}") from None
     if run.engine.partial:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.policies.eviction import make_order
 from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.policies.tables import Allocator, Eviction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,9 +111,9 @@ def cache_config(given: Mapping[str, Any]) -> SchedulerConfig:
         raise ValueError(msg)
     make_order(str(policy))
     return SchedulerConfig(
-        prefix="radix",
+        allocator=Allocator(prefix="radix"),
+        eviction=Eviction(policy=str(policy)),
         block_size=page_size,
         num_gpu_blocks=pool_tokens // page_size,
-        eviction=policy,
         max_model_len=sys.maxsize,
     )

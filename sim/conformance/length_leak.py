@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsim.sim.conformance.decision_log import Call, DecisionLog, Result
-from kvsim.sim.run.replay import run
+from kvsim.sim.run.options import RunOptions
+from kvsim.sim.run.replay import Engine, Watchers, run
 
 if TYPE_CHECKING:
     from random import Random
@@ -36,7 +37,13 @@ def decide(scenario: RandomScenario) -> Records:
     """Decisions of the stepper."""
     log = DecisionLog()
     trace, config, cost, max_tokens = scenario
-    run(trace, config, cost, max_tokens=max_tokens, audit=True, listener=log)
+    run(
+        trace,
+        Engine(config, cost),
+        max_tokens=max_tokens,
+        options=RunOptions(audit=True),
+        watchers=Watchers(listener=log),
+    )
     return log.records
 
 

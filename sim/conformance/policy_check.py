@@ -8,10 +8,9 @@ the same inputs, and decisions that rest on lengths nobody can know
 
 from __future__ import annotations
 
-from dataclasses import replace
 from inspect import signature
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.policies.allocators import ALLOCATORS
 from kvsim.policies.batching import BATCHING
@@ -23,7 +22,8 @@ from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import load_policy
 from kvsim.sim.conformance.length_leak import decide, look_behind_the_wall
 from kvsim.sim.conformance.random_scenario import random_scenario
-from kvsim.sim.run.replay import run
+from kvsim.sim.run.options import RunOptions
+from kvsim.sim.run.replay import Engine, run
 from kvsim.traces.common.counted import counted
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class PolicyKind(NamedTuple):
     """
 
     registry: Registry[object]
-    options: Callable[[str], dict[str, Any]]
+    options: Callable[[str], dict[str, object]]
     method: str
     arguments: tuple[str, ...] = ()
 
@@ -57,19 +57,21 @@ class PolicyKind(NamedTuple):
 
 
 KINDS: Final[dict[str, PolicyKind]] = {
-    "allocator": PolicyKind(ALLOCATORS, lambda name: {"allocator": name}, "find_hit"),
-    "batching": PolicyKind(BATCHING, lambda name: {"batching": name}, "compose"),
-    "queue": PolicyKind(QUEUE_ORDERS, lambda name: {"policy": name}, "push_preempted"),
+    "allocator": PolicyKind(ALLOCATORS, lambda name: {"allocator.kind": name}, "find_hit"),
+    "batching": PolicyKind(BATCHING, lambda name: {"batching.policy": name}, "compose"),
+    "queue": PolicyKind(QUEUE_ORDERS, lambda name: {"queue.policy": name}, "push_preempted"),
     "predictor": PolicyKind(
-        PREDICTORS, lambda name: {"predictor": name, "policy": "sjf"}, "output_tokens"
+        PREDICTORS, lambda name: {"predictor.kind": name, "queue.policy": "sjf"}, "output_tokens"
     ),
     "eviction": PolicyKind(
         EVICTION,
-        lambda name: {"eviction": name, "enable_prefix_caching": True},
+        lambda name: {"eviction.policy": name, "enable_prefix_caching": True},
         "victim",
         ("entry",),
     ),
-    "victim": PolicyKind(VICTIMS, lambda name: {"victim": name}, "", ("running", "state")),
+    "victim": PolicyKind(
+        VICTIMS, lambda name: {"preemption.victim": name}, "", ("running", "state")
+    ),
 }
 
 
@@ -119,9 +121,9 @@ def check_policy(kind: str, name: str, *, num_runs: int = 40) -> list[Finding]:
     return findings
 
 
-def _scenario(options: dict[str, Any], seed: int) -> RandomScenario:
+def _scenario(options: dict[str, object], seed: int) -> RandomScenario:
     scenario = random_scenario(Random(seed))
-    return scenario._replace(config=replace(scenario.config, **options))
+    return scenario._replace(config=scenario.config.with_values(options))
 
 
 def _each(
@@ -143,7 +145,8 @@ def _each(
 
 def _ends(scenario: RandomScenario, _seed: int) -> str:
     trace, config, cost, max_tokens = scenario
-    recorder = run(trace, config, cost, max_tokens=max_tokens, step=True, audit=True).recorder
+    options = RunOptions(step=True, audit=True)
+    recorder = run(trace, Engine(config, cost), max_tokens=max_tokens, options=options).recorder
     if recorder.num_ended < len(trace):
         return f"{len(trace) - recorder.num_ended} of {counted(len(trace), 'request')} never end"
     return ""

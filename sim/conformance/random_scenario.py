@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
 from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.policies.tables import Allocator, Eviction
 from kvsim.sim.cost.profile import MeasuredRanges
 from kvsim.sim.cost.profile_cost import GroupAttention, ProfileCost, TokenCost
 from kvsim.sim.cost.step_cost import LinearCost
@@ -42,18 +43,22 @@ def make_config(rnd: Random) -> SchedulerConfig:
     max_model_len = rnd.choice([32, 64, 128, 200])
     most_blocks = max(3, rnd.choice([1, 2, 4, 10]) * max_model_len // block_size)
     seats = rnd.choice([1, 2, 3, 8, 32])
-    return SchedulerConfig(
+    sizes = SchedulerConfig(
         block_size=block_size,
         num_gpu_blocks=rnd.randint(2, most_blocks) + 1,
         max_num_batched_tokens=max(seats, rnd.choice([1, 3, 8, 16, 64, 300])),
         max_num_seqs=seats,
         max_model_len=max_model_len,
         enable_prefix_caching=rnd.random() < 0.8,
-        watermark=rnd.choice([0.0, 0.0, 0.05, 0.3]),
-        scheduler_reserve_full_isl=rnd.random() < 0.7,
-        async_scheduling=rnd.random() < 0.5,
-        batching=rnd.choice(["mixed-running-first"] * 3 + ["iteration-level"]),
-        **make_eviction(rnd),
+    )
+    return sizes.with_values(
+        {
+            "batching.watermark": rnd.choice([0.0, 0.0, 0.05, 0.3]),
+            "batching.scheduler_reserve_full_isl": rnd.random() < 0.7,
+            "async_scheduling": rnd.random() < 0.5,
+            "batching.policy": rnd.choice(["mixed-running-first"] * 3 + ["iteration-level"]),
+            "eviction": make_eviction(rnd),
+        }
     )
 
 
@@ -62,20 +67,18 @@ def make_radix_config(rnd: Random) -> SchedulerConfig:
     return replace(
         make_config(rnd),
         enable_prefix_caching=True,
-        prefix="radix",
-        eviction=rnd.choice(sorted(EVICTION_KEYS)),
-        eviction_capacity=None,
+        allocator=Allocator(prefix="radix"),
+        eviction=Eviction(policy=rnd.choice(sorted(EVICTION_KEYS))),
     )
 
 
-def make_eviction(rnd: Random) -> dict[str, Any]:
+def make_eviction(rnd: Random) -> Eviction:
     """Half of the time one of the other orders that can be leapt, or a cap on the cache."""
     if rnd.random() < 0.5:
-        return {}
-    return {
-        "eviction": rnd.choice(sorted(AT_ADMISSIONS)),
-        "eviction_capacity": rnd.choice([None, None, 0, 2, 7]),
-    }
+        return Eviction()
+    return Eviction(
+        policy=rnd.choice(sorted(AT_ADMISSIONS)), capacity=rnd.choice([None, None, 0, 2, 7])
+    )
 
 
 def make_reserved_config(rnd: Random) -> SchedulerConfig:
@@ -83,13 +86,15 @@ def make_reserved_config(rnd: Random) -> SchedulerConfig:
     config = make_config(rnd)
     return replace(
         config,
-        allocator="contiguous",
-        reservation=rnd.choice(["max", "pow2", "oracle"]),
-        placement=rnd.choice(["buddy", "first-fit", "best-fit"]),
+        allocator=Allocator(
+            kind="contiguous",
+            reservation=rnd.choice(["max", "pow2", "oracle"]),
+            placement=rnd.choice(["buddy", "first-fit", "best-fit"]),
+        ),
+        batching=replace(config.batching, watermark=0.0),
         block_size=1,
         num_gpu_blocks=rnd.randint(2, rnd.choice([1, 2, 4, 10]) * config.max_model_len + 2),
         enable_prefix_caching=False,
-        watermark=0.0,
     )
 
 

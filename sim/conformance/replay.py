@@ -16,7 +16,7 @@ from kvsim.sim.conformance.leap_log import STEPPER_ONLY, LeapLog
 from kvsim.sim.conformance.stepper_log import StepperLog
 from kvsim.sim.conformance.vllm_log import engine_options
 from kvsim.sim.leaping.leaper import leapable
-from kvsim.sim.run.replay import run
+from kvsim.sim.run.replay import Engine, Watchers, run
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 
 if TYPE_CHECKING:
@@ -190,7 +190,8 @@ def replay(
     ValueError
         An option is unknown or not allowed.
     """
-    config, cost = engine_options({**log.options, **(options or {})})
+    engine = Engine(*engine_options({**log.options, **(options or {})}))
+    config = engine.config
     max_tokens = assume_max_tokens(trace, "model", config.max_model_len)
     leaps = not step and leapable(config)[0] and trace.timeout_ns is None
     comparison = Comparison(log, STEPPER_ONLY if leaps else ())
@@ -199,14 +200,13 @@ def replay(
     try:
         if leaps:
             ours = LeapLog(trace, comparison)
-            run(trace, config, cost, max_tokens=max_tokens, leap_listener=ours)
+            run(trace, engine, max_tokens=max_tokens, watchers=Watchers(leap_listener=ours))
         else:
             log_blocks = bool(log.options.get("log_blocks"))
             ours = StepperLog(trace, comparison, log_blocks=log_blocks)
-            run(trace, config, cost, max_tokens=max_tokens, listener=ours)
+            run(trace, engine, max_tokens=max_tokens, watchers=Watchers(listener=ours))
         comparison.finish(ours)
     except _Found as found:
         difference = found.difference
-    engine = "leaper" if leaps else "stepper"
     num_steps = sum(record["type"] == "step" for record in ours.records)
-    return Verdict(difference, num_steps, engine)
+    return Verdict(difference, num_steps, "leaper" if leaps else "stepper")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.tables import Batching, Queue, Retention
 from kvsim.sim.conformance.recordings import read_records
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.traces.common.quantities import PS_PER_NS
@@ -51,7 +52,17 @@ _LAYOUTS: Final = ("full", "swa", "hybrid")
 _CHOICES: Final = {"policy": ("fcfs", "priority"), "layout": _LAYOUTS}
 _FROM_ZERO: Final = {"long_prefill_token_threshold", "prefix_cache_retention_interval"}
 _OPTIONAL: Final = {"sliding_window", "prefix_cache_retention_interval"}
-_NOT_RULES: Final = {"layout", "sliding_window", "groups", "cost", "log_blocks", "check_pool_fits"}
+_BATCHING: Final = ("long_prefill_token_threshold", "watermark", "scheduler_reserve_full_isl")
+_SIZES: Final = (
+    "block_size",
+    "num_gpu_blocks",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "max_model_len",
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "async_scheduling",
+)
 _STEP_KEYS: Final = ("i", "t0", "t1", "sched", "admitted", "preempted", "finished")
 
 
@@ -126,8 +137,15 @@ def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCos
         _check(name, value, DEFAULTS["cost"])
     groups = _kv_groups(options)
     _check_engine_starts(options, groups)
-    rules = {name: value for name, value in options.items() if name not in _NOT_RULES}
-    config = SchedulerConfig(**rules, kv_groups=groups)
+    config = SchedulerConfig(
+        **{name: options[name] for name in _SIZES},
+        batching=Batching(**{name: options[name] for name in _BATCHING}),
+        queue=Queue(policy=options["policy"]),
+        retention=Retention(
+            prefix_cache_retention_interval=options["prefix_cache_retention_interval"]
+        ),
+        kv_groups=groups,
+    )
     return config, LinearCost(
         cost["base"] * PS_PER_NS,
         cost["per_prefill_token"] * PS_PER_NS,

@@ -19,6 +19,6 @@ def reads_kept(cost: ProfileCost, config: SchedulerConfig) -> ProfileCost:
     or each other all where nothing is dropped before the prompt is whole.
     """
     retention = make_retention(config, config.kv_groups[0])
-    seen = config.max_model_len if retention.waits_for_prompt else config.retention_budget
+    seen = config.max_model_len if retention.waits_for_prompt else config.kept_sizes[0]
     attention = (entry._replace(window=seen, window_index=0) for entry in cost.attention)
     return replace(cost, attention=tuple(attention))

@@ -18,7 +18,7 @@ class LoopGuard:
     """
 
     def __init__(self, config: SchedulerConfig) -> None:
-        chunk = config.long_prefill_token_threshold or config.max_num_batched_tokens
+        chunk = config.batching.long_prefill_token_threshold or config.max_num_batched_tokens
         self._recompute_calls = -(-config.max_model_len // chunk)
         self._num_barren = 0
 

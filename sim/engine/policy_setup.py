@@ -39,14 +39,14 @@ def set_up_policies(
         truth=requests,
         future=NextUse(requests),
     )
-    context = replace(context, predictor=build(PREDICTORS.find(config.predictor), context))
+    context = replace(context, predictor=build(PREDICTORS.find(config.predictor.kind), context))
     allocator = make_allocator(context)
     context = replace(context, cached_tokens=lambda sequence: allocator.find_hit(sequence).tokens)
     state = SchedulerState(
         replace(context, truth=None, future=None),
         allocator,
-        build(QUEUE_ORDERS.find(config.policy), context),
-        VICTIMS.find(config.victim),
-        MODES[config.preemption_mode](context),
+        build(QUEUE_ORDERS.find(config.queue.policy), context),
+        VICTIMS.find(config.preemption.victim),
+        MODES[config.preemption.mode](context),
     )
-    return state, build(BATCHING.find(config.batching), context)
+    return state, build(BATCHING.find(config.batching.policy), context)

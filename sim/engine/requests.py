@@ -41,7 +41,7 @@ def _flags(column: NDArray[np.bool_]) -> memoryview[bool]:
 def _groups(trace: Trace, config: SchedulerConfig) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Sequences of each request, and 1 where they are beams; shape (n,)."""
     one = np.ones(len(trace), dtype=np.int64)
-    if config.samples != "group":
+    if config.allocator.samples != "group":
         return one, 0 * one
     beams = one if trace.beam_width is None else trace.beam_width
     samples = one if trace.num_samples is None else trace.num_samples

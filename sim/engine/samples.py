@@ -58,7 +58,7 @@ class Samples:
     def of(trace: Trace, config: SchedulerConfig) -> Samples | None:
         """Expand a trace; ``None`` where every row is one request, or one sequence group."""
         counts = trace.num_samples
-        if counts is None or config.samples != "requests" or not (counts > 1).any():
+        if counts is None or config.allocator.samples != "requests" or not (counts > 1).any():
             return None
         row = np.repeat(np.arange(len(trace)), counts)
         first = np.concatenate([[0], np.cumsum(counts)[:-1]])

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep, SchedulerState
     from kvsim.policies.batching.base import Item
     from kvsim.policies.sequence import Sequence
+    from kvsim.policies.tables import Retention
     from kvsim.sim.cost.host_link import HostLink
     from kvsim.sim.cost.step_cost import StepCost, StepTime
     from kvsim.sim.engine.sequence_groups import SequenceGroups
@@ -68,7 +69,9 @@ class Flights:
     ) -> None:
         self.in_flight: deque[Flight] = deque()
         self._state = state
-        self._config = state.context.config
+        config = state.context.config
+        self._retention = None if config.keeps_everything else config.retention
+        self._kept_sizes = config.kept_sizes
         self.cost = cost
         self._link = link
         self._groups = groups
@@ -81,8 +84,8 @@ class Flights:
         start_ps = self.in_flight[-1].end_ps if self.in_flight else now_ps
         time = self._time(step, items)
         duration_ps = time.duration_ps
-        if not self._config.keeps_everything:
-            duration_ps += self._note_scores(items)
+        if self._retention is not None:
+            duration_ps += self._note_scores(self._retention, items)
         if self._link is not None:
             duration_ps = self._with_copies(self._link, step, start_ps, duration_ps)
         duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
@@ -114,9 +117,7 @@ class Flights:
             else:
                 prefills.append((max(item.num_tokens, padded_to - item.past), item.past))
         contexts += [padded_to] * len(self._state.ended)
-        windows = [
-            sum(min(context, window) for context in contexts) for window in self._config.kept_sizes
-        ]
+        windows = [sum(min(context, window) for context in contexts) for window in self._kept_sizes]
         return self.cost.step(prefills, len(contexts), sum(contexts), windows)
 
     def _copy_ps(self) -> int:
@@ -131,14 +132,14 @@ class Flights:
         self._recorder.relocations = relocations
         return copy_ps
 
-    def _note_scores(self, items: list[FlightItem]) -> int:
+    def _note_scores(self, retention: Retention, items: list[FlightItem]) -> int:
         """What decodes see, and what it takes to keep the scores of what they keep."""
         seen = [item.past for item in items if item.decodes]
         account = self._recorder.retention
-        if account is not None and self._config.retention_scores is not None:
+        if account is not None and retention.scores is not None:
             account.decode_contexts.update(seen)
-        budget = self._config.retention_budget
-        return self._config.retention_score_ps * sum(min(past + 1, budget) for past in seen)
+        (budget,) = self._kept_sizes
+        return retention.score_ps * sum(min(past + 1, budget) for past in seen)
 
     def _with_copies(
         self, link: HostLink, step: ScheduledStep, start_ps: int, duration_ps: int

@@ -8,6 +8,7 @@ explained one by one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,14 +17,14 @@ from kvsim.sim.documents.explain import Explanation, Hits, MeanTtft, Ttft
 from kvsim.sim.engine.samples import Samples
 from kvsim.sim.explain.hit_losses import hit_parts
 from kvsim.sim.explain.ttft_parts import PARTS, TtftParts
-from kvsim.sim.run.run import simulate
+from kvsim.sim.run.replay import NOBODY, Watchers
+from kvsim.sim.run.run import simulate_as
 from kvsim.sim.scenario.setup import set_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
+    from kvsim.sim.run.options import RunOptions
     from kvsim.sim.run.run import Run
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.trace.trace import Trace
@@ -32,15 +33,13 @@ SLOWEST: Final = 0.01
 _PS: Final = 1e-12
 
 
-def explain(
-    trace: Trace, scenario: Scenario, options: Mapping[str, object], *, seed: int = 0
-) -> Explanation:
+def explain(trace: Trace, scenario: Scenario, options: RunOptions) -> Explanation:
     """Explain a run.
 
     Parameters
     ----------
     options
-        Those of :func:`~kvsim.sim.run.run.simulate` that shaped the run, as its manifest has them.
+        Those that shaped the run.
 
     Raises
     ------
@@ -54,19 +53,19 @@ def explain(
             "that costs in hits cannot be told apart: explain a run with retention.kind = "
             "'model'"
         )
-    options = {name: value for name, value in options.items() if name not in {"step", "audit"}}
+    options = replace(options, step=False, audit=False)
     trace = _one_by_one(trace, scenario, options)
     parts = TtftParts(len(trace))
-    run = simulate(trace, scenario, seed=seed, listener=parts, **options)  # type: ignore[arg-type]
+    run = simulate_as(trace, scenario, options, Watchers(listener=parts))
     recorder = run.engine.recorder
 
     def hits_with(path: str, value: object) -> NDArray[np.int64]:
         other = scenario.with_values({path: value})
-        return _hits(simulate(trace, other, seed=seed, **options))  # type: ignore[arg-type]
+        return _hits(simulate_as(trace, other, options, NOBODY))
 
     best = infinite = None
     config = run.setup.config
-    if config.enable_prefix_caching and config.prefix == "hash":
+    if config.enable_prefix_caching and config.allocator.index == "hash":
         best = hits_with("eviction.policy", "furthest-next-use")
         infinite = hits_with("eviction.capacity", float("inf"))
     hits = hit_parts(
@@ -88,10 +87,10 @@ def explain(
     )
 
 
-def _one_by_one(trace: Trace, scenario: Scenario, options: Mapping[str, object]) -> Trace:
+def _one_by_one(trace: Trace, scenario: Scenario, options: RunOptions) -> Trace:
     """Trace with a request for each sample; as it is where :func:`simulate` refuses samples."""
     has_times = trace.has_time is None or bool(trace.has_time.all())
-    waits = options.get("closed") or options.get("num_users") is not None or not has_times
+    waits = options.closed or options.has_users or not has_times
     samples = None if waits else Samples.of(trace, set_up(scenario).config)
     return trace if samples is None else samples.trace
 

@@ -42,25 +42,30 @@ MAX_BLOCK_SIZE = 65_536  # the demand of coming calls is kept by place in the bl
 
 def leapable(config: SchedulerConfig) -> tuple[bool, str]:
     """Whether the leaper's invariants hold, and the words that say so or name the broken one."""
-    if config.batching not in TOKEN_BUDGETS:
-        return False, f"batching {config.batching} is stepped through"
-    budget = TOKEN_BUDGETS[config.batching](config)
+    batching, queue = config.batching, config.queue.policy
+    predictor, retention = config.predictor.kind, config.retention.kind
+    if batching.policy not in TOKEN_BUDGETS:
+        return False, f"batching {batching.policy} is stepped through"
+    budget = TOKEN_BUDGETS[batching.policy](config)
     broken = [
-        (config.policy != "fcfs", f'policy "{config.policy}" breaks the order of admission'),
-        (config.predictor != "none", f'predictor "{config.predictor}" is asked at each admission'),
+        (queue != "fcfs", f'policy "{queue}" breaks the order of admission'),
+        (predictor != "none", f'predictor "{predictor}" is asked at each admission'),
         (len(config.kv_groups) != 1, "several KV groups"),
         (
             any(group.sliding_window is not None for group in config.kv_groups),
             "a sliding window frees blocks in every step",
         ),
-        (not config.keeps_everything, f"retention {config.retention} drops tokens in every step"),
-        (config.long_prefill_token_threshold > 0, "a long-prefill threshold"),
         (
-            config.enable_prefix_caching and config.freed_blocks_without_key != "front",
+            not config.keeps_everything,
+            f"retention {retention} drops tokens in every step",
+        ),
+        (batching.long_prefill_token_threshold > 0, "a long-prefill threshold"),
+        (
+            config.enable_prefix_caching and config.allocator.freed_blocks_without_key != "front",
             "freed blocks without a key go to the back of the queue",
         ),
         (
-            config.async_scheduling and not config.keep_room_for_last_token,
+            config.async_scheduling and not batching.keep_room_for_last_token,
             "async scheduling without room kept for the last token",
         ),
         (budget < config.max_num_seqs, "fewer tokens than seats"),

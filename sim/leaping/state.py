@@ -205,24 +205,28 @@ class LeapState:
 
     def _make_cache(self, config: SchedulerConfig, seed: int) -> SegmentCache | BlockCache:
         """In runs where the order allows it, else block by block."""
-        start, capacity = self._paths.start, config.eviction_capacity
-        if not config.enable_prefix_caching or (config.eviction == "lru" and capacity is None):
+        start, order_name, capacity = (
+            self._paths.start,
+            config.eviction.policy,
+            config.eviction.capacity,
+        )
+        if not config.enable_prefix_caching or (order_name == "lru" and capacity is None):
             return SegmentCache(self._num_blocks, start)
-        if config.eviction in SEGMENT_SAFE:
-            return KeyedSegments(self._num_blocks, start, config.eviction, capacity)
+        if order_name in SEGMENT_SAFE:
+            return KeyedSegments(self._num_blocks, start, order_name, capacity)
         requests = self._requests
         context = PolicyContext(config, seed=seed, truth=requests, future=NextUse(requests))
-        order: EvictionOrder[Block] = make_order(config.eviction, context)
+        order: EvictionOrder[Block] = make_order(order_name, context)
         return BlockCache(self._num_blocks, config.block_size, start, order, capacity)
 
     def _read_rules(self, config: SchedulerConfig, seed: int) -> None:
         self._block_size = config.block_size
-        self._budget = TOKEN_BUDGETS[config.batching](config)
+        self._budget = TOKEN_BUDGETS[config.batching.policy](config)
         self._seats = config.max_num_seqs
         self._max_model_len = config.max_model_len
         self._chunked = config.enable_chunked_prefill
-        self._reserve = config.scheduler_reserve_full_isl
-        self._watermark = int(config.watermark * config.num_gpu_blocks)
+        self._reserve = config.batching.scheduler_reserve_full_isl
+        self._watermark = int(config.batching.watermark * config.num_gpu_blocks)
         self._lag = 1 if config.async_scheduling else 0
         self._num_blocks = config.usable_blocks
         self._paths = self._requests.paths

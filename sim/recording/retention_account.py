@@ -73,13 +73,13 @@ class RetentionAccount:
                 copied_bytes=packed.packed_tokens * slot_bytes,
                 copy_s=copy_s,
             )
-        if config.retention == "heavy-hitters":
+        if config.retention.kind == "heavy-hitters":
             size = SCORE_BYTES * pool.scores_per_token
             mean_tokens = self.by_head / self.covered_ps if self.covered_ps else 0.0
             scores = Scores(mean_bytes=mean_tokens * size, peak_bytes=self.most_by_head * size)
         return Retention(
-            kind=config.retention,
-            budget=config.retention_budget,
+            kind=config.retention.kind,
+            budget=config.kept_sizes[0],
             full_mean_bytes=mean_bytes(self.computed),
             shared_mean_bytes=mean_bytes(self.held),
             per_head_mean_bytes=mean_bytes(self.by_head),

@@ -121,6 +121,6 @@ def _reading(run: Run) -> Iterator[str]:
                 yield f"{counted(count, 'row')} {word}"
     options = {} if source is None else source["options"]
     assert isinstance(options, dict), "options of a source are a dict"
-    for name, value in (options | run.options).items():
+    for name, value in (options | run.options.to_dict()).items():
         if name not in _CHANGES_NOTHING and value not in _USUAL:
             yield name.replace("_", " ") + ("" if value is True else f" {value}")

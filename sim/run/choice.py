@@ -30,8 +30,9 @@ _LEAPERS: Final[dict[tuple[str, str], type[Leaper]]] = {
 
 def leaper_of(config: SchedulerConfig) -> type[Leaper] | None:
     """The leaper of an allocator and a batching, if they have one."""
-    memory = config.prefix if config.allocator == "paged" else config.allocator
-    return _LEAPERS.get((memory, config.batching))
+    allocator = config.allocator
+    memory = allocator.index if allocator.kind == "paged" else allocator.kind
+    return _LEAPERS.get((memory, config.batching.policy))
 
 
 def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
@@ -48,25 +49,26 @@ def can_leap(config: SchedulerConfig, requests: Requests) -> tuple[bool, str]:
 
 def _stepped_through(config: SchedulerConfig) -> str | None:
     """The policy that no leaper knows, or ``None``."""
-    if config.allocator not in {"paged", "contiguous"}:
-        return f"allocator {config.allocator} is stepped through"
+    allocator, preemption = config.allocator.kind, config.preemption
+    if allocator not in {"paged", "contiguous"}:
+        return f"allocator {allocator} is stepped through"
     if leaper_of(config) is None:
-        return f"batching {config.batching} is stepped through"
-    if config.preemption_mode != "recompute":
-        return f"preemption by {config.preemption_mode} is stepped through"
-    if config.victim not in {"by-queue", "last"}:
-        return f"victim {config.victim} is stepped through"
-    return _may_move(config) if config.allocator == "contiguous" else _may_look_in(config)
+        return f"batching {config.batching.policy} is stepped through"
+    if preemption.mode != "recompute":
+        return f"preemption by {preemption.mode} is stepped through"
+    if preemption.victim not in {"by-queue", "last"}:
+        return f"victim {preemption.victim} is stepped through"
+    return _may_move(config) if allocator == "contiguous" else _may_look_in(config)
 
 
 def _may_move(config: SchedulerConfig) -> str | None:
     """Why contiguous runs may not stay as they were placed, or ``None`` where they do."""
-    name = config.reservation
+    name, compaction = config.allocator.reservation, config.allocator.compaction
     covers_all = getattr(RESERVATIONS.find(name), "covers_all", False)
     if name not in RESERVATIONS.builtins or not covers_all:
         return f"{name} reservations may be outgrown: stepped through"
-    if config.compaction != "none":
-        return f"compaction {config.compaction} is stepped through"
+    if compaction != "none":
+        return f"compaction {compaction} is stepped through"
     return None
 
 
@@ -74,11 +76,11 @@ def _may_look_in(config: SchedulerConfig) -> str | None:
     """Why the cache may be looked at within a leap, or ``None`` where it is not."""
     if not config.enable_prefix_caching:
         return None
-    order = config.eviction
-    if config.prefix == "radix" and order not in EVICTION_KEYS:
+    order, index = config.eviction.policy, config.allocator.index
+    if index == "radix" and order not in EVICTION_KEYS:
         return f"eviction order {order} over a radix tree is stepped through"
-    if config.prefix == "hash" and order not in AT_ADMISSIONS:
+    if index == "hash" and order not in AT_ADMISSIONS:
         return f"eviction order {order} may look at when a block came in"
-    if config.eviction_capacity == math.inf:
+    if config.eviction.capacity == math.inf:
         return "eviction.capacity = inf is stepped through"
     return None

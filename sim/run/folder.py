@@ -35,10 +35,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.run.run import Run
     from kvsim.traces.common.part import Document
 
 ROWS_PER_SLICE: Final = 16_384
+_UNTOLD: Final = {"num_kv_heads", "swap_layout", "swap_overlap", "swap_space_bytes"}
+"""Options that are no rules of the scheduler: they are in the scenario."""
+_NAMED_FIRST: Final = {"eviction", "predictor", "queue", "retention"}
+_FLAT_NAMES: Final = {
+    "queue.policy": "policy",
+    "preemption.mode": "preemption_mode",
+    "predictor.bucket_error_rate": "predictor_bucket_error",
+    "retention.prefix_cache_retention_interval": "prefix_cache_retention_interval",
+}
 _PACKAGES: Final = ("kvsim", "numpy", "pyarrow", "plotly", "simpy")
 
 
@@ -64,13 +74,10 @@ def manifest(run: Run) -> Manifest:
             requests=len(run.trace),
             source=run.source,
         ),
-        options=run.options,
-        seed=run.seed,
+        options=run.options.to_dict(),
+        seed=run.options.seed,
         versions=Versions(**{name: version(name) for name in _PACKAGES}),
-        scheduler_config={
-            name: "inf" if value == math.inf else value  # JSON has no infinity
-            for name, value in asdict(run.setup.config).items()
-        },
+        scheduler_config=_rules(run.setup.config),
         pool=ManifestPool(
             num_blocks=pool.num_blocks,
             block_size=pool.block_size,
@@ -90,9 +97,39 @@ def manifest(run: Run) -> Manifest:
         ],
         cost_source=run.setup.cost.name,
         engine=EngineName(name=engine.engine, reason=engine.reason),
-        audit=Audit(asked=bool(run.options.get("audit")), events=engine.audited),
+        audit=Audit(asked=run.options.audit, events=engine.audited),
         partial=engine.partial,
     )
+
+
+def _rules(config: SchedulerConfig) -> dict[str, object]:
+    """The engine's rules as they were settled, tables and sizes in one flat object."""
+    rules: dict[str, object] = {}
+    for name, value in asdict(config).items():
+        if name in config.tables():
+            rules |= {_flat_name(name, option): value[option] for option in value}
+        else:
+            rules[name] = value
+    budget, recent = (1, 1) if config.keeps_everything else config.retention.budget_and_recent()
+    rules |= {
+        "prefix": config.allocator.index,
+        "retention_budget": budget,
+        "retention_recent": recent,
+        "retention_heads": config.retention_heads,
+    }
+    if config.eviction.capacity == math.inf:  # JSON has no infinity
+        rules["eviction_capacity"] = "inf"
+    return {name: value for name, value in rules.items() if name not in _UNTOLD}
+
+
+def _flat_name(table: str, option: str) -> str:
+    """Name of a table's option where all stand side by side."""
+    path = f"{table}.{option}"
+    if path in _FLAT_NAMES:
+        return _FLAT_NAMES[path]
+    if option in {"kind", "policy"}:
+        return table
+    return f"{table}_{option}" if table in _NAMED_FIRST else option
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -33,17 +33,17 @@ def run_notes(run: Run) -> list[str]:
             f"hit rates are lower bounds: the trace names prefixes of {named} tokens, a "
             f"block holds {counted(config.block_size, 'token')}"
         )
-    if config.policy == Fair.name:
+    if config.queue.policy == Fair.name:
         notes.append(fair_note(run.trace))
     notes += _lost_answers(run)
     notes += _several_answers(run)
     notes += _extrapolated(run)
-    rule = str(run.options.get("assume_max_tokens", "model"))
+    rule = run.options.assume_max_tokens
     if rule.startswith("factor"):
         notes.append(f"uses oracle knowledge: max_tokens is {rule} of the true output")
     if run.loop is not None:
         notes.append(run.loop.note())
-    elif run.options.get("rate_scale", "1") != "1" and (parents_of(run.trace) >= 0).any():
+    elif run.options.rate_scale != "1" and (parents_of(run.trace) >= 0).any():
         notes.append("--rate-scale divides the times between the turns of a session, too")
     return notes
 
@@ -71,7 +71,7 @@ def _several_answers(run: Run) -> list[str]:
         return []
     how = (
         "a sequence group each, whose blocks are shared until they are written"
-        if run.setup.config.samples == "group"
+        if run.setup.config.allocator.samples == "group"
         else "each sample is a request of its own"
     )
     return [

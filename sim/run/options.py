@@ -1,88 +1,189 @@
-"""Arguments of ``simulate`` and ``compare``: wrong kinds are told before anything runs."""
+"""What shapes a run beside its trace and its scenario: each option once, with unit and meaning.
+
+``simulate`` and ``compare`` take the options as keywords, the command line as ``--rate-scale`` and
+the like; the manifest of a run holds them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from kvsim.sim.scenario.scenario import Scenario
-from kvsim.traces.common.arguments import (
-    check_call,
-    check_flags,
-    check_kind,
-    check_text,
-    check_whole,
-    wrong,
-)
-from kvsim.traces.trace.columns import check_trace
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, TypedDict, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from dataclasses import Field
+    from fractions import Fraction
 
-_PROGRESS = "(requests ended, requests in all)"
+    from kvsim.traces.adjust.closed_loop import ThinkRule
 
-
-def check_run_arguments(
-    *,
-    step: object,
-    audit: object,
-    closed: object,
-    seed: object,
-    assume_max_tokens: object,
-    think_time: object,
-    num_users: object,
-    timeout: object,
-    on_progress: object,
-) -> None:
-    """Raise ``ValueError`` for what no run can mean; what texts and numbers say is not read."""
-    check_flags(step=step, audit=audit, closed=closed)
-    check_whole("seed", seed, 0)
-    check_text("assume_max_tokens", assume_max_tokens, "model")
-    if think_time is not None:
-        check_text("think_time", think_time, "5s")
-    if timeout is not None:
-        check_text("timeout", timeout, "30s")
-    if num_users is not None:
-        check_whole("num_users", num_users, more=", or None")
-    check_call("on_progress", on_progress, _PROGRESS)
+    Rate = Fraction | float | str
 
 
-def check_watchers(listener: object, observers: object) -> None:
-    """Raise ``ValueError`` for what cannot watch a run."""
-    from kvsim.sim.engine.listener import ScheduleListener  # noqa: PLC0415
-    from kvsim.sim.engine.observer import Observer  # noqa: PLC0415 - only who observes pays for it
+class SharedKeywords(TypedDict, total=False):
+    """Options of all runs of a comparison, as keywords: the fields of :class:`RunOptions`."""
 
-    check_kind("listener", listener, ScheduleListener | None, "a ScheduleListener, or None")
-    check_kind("observers", observers, list | tuple, "a list of Observers")
-    for one in _members(observers):
-        check_kind("observers", one, Observer, "a list of Observers")
-
-
-def check_compared(traces: Iterable[object], scenarios: object, notes: object) -> None:
-    """Raise ``ValueError`` for what cannot be compared."""
-    for trace in traces:
-        check_trace(trace)
-    what = "scenarios by name, such as {'mine': Scenario.load('vllm-0.32')}"
-    if not isinstance(scenarios, Mapping):
-        raise wrong("scenarios", scenarios, what)
-    for name, scenario in scenarios.items():
-        check_kind("a name of scenarios", name, str, "text")
-        check_kind(f"scenarios[{name!r}]", scenario, Scenario, "a Scenario")
-    check_kind("notes", notes, list | tuple, "a list of texts")
-    for note in _members(notes):
-        check_kind("notes", note, str, "a list of texts")
+    assume_max_tokens: str
+    step: bool
+    audit: bool
+    closed: bool
+    think_time: str | None
+    num_users: int | None
+    timeout: str | None
+    seed: int
 
 
-def check_recorded(record: object, blocks: object, watch: object) -> None:
-    """Raise ``ValueError`` for what cannot be recorded or watched."""
-    from kvsim.sim.block_map import RecordOptions  # noqa: PLC0415 - only who records pays for it
+class RunKeywords(SharedKeywords, total=False):
+    """Options of one run, as keywords."""
 
-    check_kind("record", record, RecordOptions | None, "RecordOptions, or None")
-    check_kind("blocks", blocks, Path | None, "the Path of a folder, or None")
-    check_call("watch", watch, "(live pool, ps)")
+    rate_scale: Rate
 
 
-def _members(values: object) -> Iterable[object]:
-    assert isinstance(values, list | tuple), "checked before"
-    return values
+def about(meaning: str, *, unit: str = "", flag: str = "") -> dict[str, str]:
+    """What is told of an option; ``meaning`` is the help of the command line, too.
+
+    ``flag``: what the command line calls it, where that is not the field's name.
+    """
+    return {"meaning": meaning, "unit": unit, "flag": flag}
+
+
+def flag_of(item: Field[object]) -> str:
+    """What the command line calls an option."""
+    return item.metadata["flag"] or f"--{item.name.replace('_', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of one run, each of the right kind and readable: making one checks it.
+
+    ``rate_scale`` becomes the text of a fraction, and numbers of numpy become Python's.
+
+    Raises
+    ------
+    ValueError
+        On an option that no run can have; one sentence for the user.
+    """
+
+    rate_scale: Rate = field(
+        default="1",
+        metadata=about(
+            "let requests arrive X times as fast: all recorded times are divided by X; turns that "
+            "wait for an answer keep their think time, so in closed loops sessions start X times "
+            "as fast"
+        ),
+    )
+    assume_max_tokens: str = field(
+        default="model",
+        metadata=about(
+            "max_tokens where the trace has none: model (room left), N, or factor(x)", unit="tokens"
+        ),
+    )
+    step: bool = field(default=False, metadata=about("run the step-by-step engine"))
+    audit: bool = field(default=False, metadata=about("check all invariants at every event"))
+    closed: bool = field(
+        default=False,
+        metadata=about(
+            "every turn waits for the answer before it, and comes its think time after; otherwise "
+            "only turns without a time of their own do",
+            flag="--arrivals closed",
+        ),
+    )
+    think_time: str | None = field(
+        default=None,
+        metadata=about(
+            "closed loops: from an answer's end to the next turn, where the trace does not say: "
+            "5s, exponential(mean=5s) or lognormal(mean=5s,sigma=1)",
+            unit="a time, as text",
+        ),
+    )
+    num_users: int | None = field(
+        default=None,
+        metadata=about(
+            "closed loop with N users, each going through one session after the other; times are "
+            "then not needed, and --think-time is also the pause between two sessions",
+            unit="users",
+            flag="--users",
+        ),
+    )
+    timeout: str | None = field(
+        default=None,
+        metadata=about(
+            "clients give a request up so long after it arrives (30s, 500ms, 5min), where the "
+            "trace does not say it",
+            unit="a time, as text",
+        ),
+    )
+    seed: int = field(default=0, metadata=about("seed of whatever is drawn (default 0)"))
+
+    def __post_init__(self) -> None:
+        self._check_kinds()
+        if self.num_users is not None and self.num_users < 1:
+            raise ValueError(f"--users is {self.num_users}; it must be at least 1")
+        plain: dict[str, object] = {
+            "rate_scale": str(self.scale),
+            "step": bool(self.step),
+            "audit": bool(self.audit),
+            "closed": bool(self.closed),
+            "num_users": None if self.num_users is None else int(self.num_users),
+            "seed": int(self.seed),
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+        self._check_texts()
+
+    def _check_kinds(self) -> None:
+        """Refuse values of a wrong kind; what texts and numbers say is not read."""
+        from kvsim.traces.common.arguments import (  # noqa: PLC0415 - kvsim --help needs no numpy
+            check_flags,
+            check_text,
+            check_whole,
+        )
+
+        check_flags(step=self.step, audit=self.audit, closed=self.closed)
+        check_whole("seed", self.seed, 0)
+        check_text("assume_max_tokens", self.assume_max_tokens, "model")
+        if self.think_time is not None:
+            check_text("think_time", self.think_time, "5s")
+        if self.timeout is not None:
+            check_text("timeout", self.timeout, "30s")
+        if self.num_users is not None:
+            check_whole("num_users", self.num_users, more=", or None")
+
+    def _check_texts(self) -> None:
+        """Refuse texts that say nothing."""
+        from kvsim.traces.adjust.closed_loop import ThinkRule  # noqa: PLC0415
+        from kvsim.traces.adjust.max_tokens import MaxTokensRule  # noqa: PLC0415
+        from kvsim.traces.adjust.patience import parse_timeout  # noqa: PLC0415
+
+        MaxTokensRule.parse(self.assume_max_tokens)
+        if self.think_time is not None:
+            ThinkRule.parse(self.think_time)
+        if self.timeout is not None:
+            parse_timeout(self.timeout)
+
+    @property
+    def scale(self) -> Fraction:
+        """How many times as fast requests arrive."""
+        from kvsim.traces.adjust.rate_scale import parse_rate_scale  # noqa: PLC0415
+
+        return parse_rate_scale(str(self.rate_scale))
+
+    @property
+    def think(self) -> ThinkRule | None:
+        """Law of the think times that the trace does not record."""
+        from kvsim.traces.adjust.closed_loop import ThinkRule  # noqa: PLC0415
+
+        return None if self.think_time is None else ThinkRule.parse(self.think_time)
+
+    @property
+    def has_users(self) -> bool:
+        """Whether users send the requests, whatever the times of the trace."""
+        return self.num_users is not None
+
+    def to_dict(self) -> dict[str, object]:
+        """As the manifest holds them; the seed stands beside."""
+        return {name: value for name, value in asdict(self).items() if name != "seed"}
+
+    def shared(self) -> SharedKeywords:
+        """Keywords of :func:`kvsim.sim.comparison.comparison.compare`."""
+        values = asdict(self)
+        del values["rate_scale"]
+        return cast("SharedKeywords", values)

@@ -8,43 +8,28 @@ then raises is told of the strangers among its policies.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
-from kvsim.policies.allocators import ALLOCATORS
-from kvsim.policies.allocators.reservation import RESERVATIONS
-from kvsim.policies.batching import BATCHING
-from kvsim.policies.eviction import EVICTION
 from kvsim.policies.guards import BrokenRuleError
 from kvsim.policies.guards.raised import RAISED, raised
-from kvsim.policies.predictor import PREDICTORS
-from kvsim.policies.preemption import VICTIMS
-from kvsim.policies.queue_order import QUEUE_ORDERS
+from kvsim.policies.keys import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kvsim.policies.registry import Registry
     from kvsim.policies.scheduler_config import SchedulerConfig
-
-_REGISTRIES: Final[dict[str, Registry[object]]] = {
-    "allocator": ALLOCATORS,
-    "reservation": RESERVATIONS,
-    "batching": BATCHING,
-    "eviction": EVICTION,
-    "victim": VICTIMS,
-    "policy": QUEUE_ORDERS,
-    "predictor": PREDICTORS,
-}
-"""By the option that names a policy of theirs."""
 
 
 def strangers(config: SchedulerConfig) -> list[str]:
     """Kind and name of each policy that is not bundled."""
-    return [
-        f"{registry.kind} policy {getattr(config, option)!r}"
-        for option, registry in _REGISTRIES.items()
-        if getattr(config, option) not in registry.builtins
-    ]
+    found = []
+    for table in config.tables().values():
+        for item in fields(table):  # type: ignore[arg-type]
+            registry, name = rule_of(item).registry, getattr(table, item.name)
+            if registry is not None and name not in registry.builtins:
+                found.append(f"{registry.kind} policy {name!r}")
+    return found
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -17,20 +17,19 @@ from kvsim.sim.documents.summary import EngineUsed, ScenarioNames
 from kvsim.sim.metrics.summary import summarise_run
 from kvsim.sim.metrics.tables import request_table, series_table
 from kvsim.sim.run.notes import run_notes
-from kvsim.sim.run.options import check_run_arguments, check_watchers
+from kvsim.sim.run.options import RunOptions
 from kvsim.sim.scenario.checks.check import refuse
 from kvsim.sim.scenario.checks.samples import TRACE, Replayed
 from kvsim.sim.scenario.loader import load_scenario
 from kvsim.sim.scenario.preset import verification
 from kvsim.sim.scenario.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario.setup import EngineSetup, set_up
-from kvsim.traces.adjust.rate_scale import parse_rate_scale, scale_rate
+from kvsim.traces.adjust.rate_scale import scale_rate
 from kvsim.traces.common.arguments import check_path
 from kvsim.traces.common.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from fractions import Fraction
 
     import pandas as pd
 
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
     from kvsim.sim.engine.listener import ScheduleListener
     from kvsim.sim.engine.observer import Observer
     from kvsim.sim.report.run_plots import RunPlots
-    from kvsim.sim.run.replay import EngineRun
+    from kvsim.sim.run.options import RunKeywords
+    from kvsim.sim.run.replay import EngineRun, Watchers
     from kvsim.traces.adjust.closed_loop import FollowOns
     from kvsim.traces.trace.trace import Trace
 
@@ -57,8 +57,7 @@ class Run:
     scenario: Scenario
     setup: EngineSetup
     engine: EngineRun
-    seed: int
-    options: dict[str, object]
+    options: RunOptions
     loop: FollowOns | None = None
     source: dict[str, object] | None = None
     block_map: BlockMap | None = None
@@ -95,7 +94,7 @@ class Run:
                 audited=self.engine.audited,
             ),
             cost_source=self.setup.cost.name,
-            predictor=self.setup.config.predictor,
+            predictor=self.setup.config.predictor.kind,
             partial=self.engine.partial,
             notes=[*self.setup.notes, *run_notes(self)],
         )
@@ -146,18 +145,10 @@ def simulate(
     trace: Trace | str | Path,
     scenario: Scenario | str | Path | None = None,
     *,
-    step: bool = False,
-    audit: bool = False,
-    seed: int = 0,
-    rate_scale: Fraction | float | str = 1,
-    assume_max_tokens: str = "model",
-    closed: bool = False,
-    think_time: str | None = None,
-    num_users: int | None = None,
-    timeout: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     listener: ScheduleListener | None = None,
     observers: Sequence[Observer] = (),
+    **options: Unpack[RunKeywords],
 ) -> Run:
     """Replay a trace under a scenario.
 
@@ -167,100 +158,64 @@ def simulate(
         A trace, or the path of one in any format that kvsim reads.
     scenario
         A scenario, a preset name or the path of a TOML file; ``None`` = ``DEFAULT_PRESET``.
-    step
-        Run the stepper (the specification) even where the leaper could.
-    audit
-        Check the invariants at every event.
-    seed
-        Source of randomness for policies that draw; kept in the manifest.
-    rate_scale
-        Arrivals come that many times as fast.
-    assume_max_tokens
-        What the engine is told where the trace is silent: ``model``, ``N`` or ``factor(x)``.
-    closed
-        Every turn waits for the answer before it, and comes its think time after; otherwise only
-        turns without a time of their own do.
-    think_time
-        Law of think times that the trace does not record: ``5s``, ``exponential(mean=5s)``, ...
-    num_users
-        Closed with so many users, who take one session after the other, in order of their times,
-        and pause by ``think_time`` in between. The trace needs no times then.
-    timeout
-        ``30s``: clients give a request up so long after it arrives, where the trace does not say.
     on_progress
         Called with (requests ended, requests in all).
     listener
         Sees every decision; makes the stepper run.
     observers
         See what requests go through, whichever engine runs.
+    options
+        ``seed``, ``rate_scale``, ``num_users`` and the other fields of
+        :class:`~kvsim.sim.run.options.RunOptions`; docs/scenarios.md has a line on each.
 
     Raises
     ------
     ValueError
         On a trace, scenario or option that cannot be used; one sentence for the user.
     """
-    check_run_arguments(
-        step=step,
-        audit=audit,
-        closed=closed,
-        seed=seed,
-        assume_max_tokens=assume_max_tokens,
-        think_time=think_time,
-        num_users=num_users,
-        timeout=timeout,
-        on_progress=on_progress,
-    )
-    check_watchers(listener, observers)
+    from kvsim.sim.run.replay import Watchers  # noqa: PLC0415 - reading a scenario needs no simpy
+
+    chosen = RunOptions(**options)
+    watchers = Watchers(on_progress, listener, observers=observers)
+    return simulate_as(trace, scenario, chosen, watchers)
+
+
+def simulate_as(
+    trace: Trace | str | Path,
+    scenario: Scenario | str | Path | None,
+    options: RunOptions,
+    watchers: Watchers,
+) -> Run:
+    """Replay a trace under a scenario, with options that are checked; as :func:`simulate`."""
     from kvsim.sim.run import replay as engine_run  # noqa: PLC0415 - simpy is not needed to read a scenario
-    from kvsim.traces import assume_max_tokens as told_max_tokens  # noqa: PLC0415
-    from kvsim.traces import check_usable, read_trace  # noqa: PLC0415
-    from kvsim.traces.adjust.closed_loop import ThinkRule, follow_ons  # noqa: PLC0415
+    from kvsim.traces import assume_max_tokens, check_usable, read_trace  # noqa: PLC0415
+    from kvsim.traces.adjust.closed_loop import follow_ons  # noqa: PLC0415
     from kvsim.traces.adjust.patience import with_timeout  # noqa: PLC0415
 
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(DEFAULT_PRESET if scenario is None else scenario)
     setup = set_up(scenario)
     if isinstance(trace, (str, Path)):
-        trace = read_trace(Path(trace), need_times=num_users is None)
-    check_usable(trace, need_times=num_users is None)
-    if timeout is not None:
-        trace = with_timeout(trace, timeout)
-    scale = parse_rate_scale(str(rate_scale))
-    trace = scale_rate(trace, scale)
-    if num_users is not None and num_users < 1:
-        raise ValueError(f"--users is {num_users}; it must be at least 1")
+        trace = read_trace(Path(trace), need_times=not options.has_users)
+    check_usable(trace, need_times=not options.has_users)
+    if options.timeout is not None:
+        trace = with_timeout(trace, options.timeout)
+    trace = scale_rate(trace, options.scale)
     loop = follow_ons(
         trace,
-        closed=closed,
-        users=num_users is not None,
-        think=None if think_time is None else ThinkRule.parse(think_time),
-        rng=np.random.default_rng(seed),
+        closed=options.closed,
+        users=options.has_users,
+        think=options.think,
+        rng=np.random.default_rng(options.seed),
     )
-    closed_loop = loop is not None or num_users is not None
+    closed_loop = loop is not None or options.has_users
     refuse(TRACE, scenario, Replayed(trace, setup.config, closed_loop))
     engine = engine_run.run(
         trace,
-        setup.config,
-        setup.cost,
-        max_tokens=told_max_tokens(trace, assume_max_tokens, setup.config.max_model_len),
-        seed=seed,
-        step=step,
-        audit=audit,
-        on_progress=on_progress,
-        listener=listener,
-        observers=observers,
+        engine_run.Engine(setup.config, setup.cost, setup.link),
+        max_tokens=assume_max_tokens(trace, options.assume_max_tokens, setup.config.max_model_len),
+        options=options,
         follow_ons=loop,
-        num_users=num_users,
-        link=setup.link,
+        watchers=watchers,
     )
-    options: dict[str, object] = {
-        "rate_scale": str(scale),
-        "assume_max_tokens": assume_max_tokens,
-        "step": bool(step),
-        "audit": bool(audit),
-        "closed": bool(closed),
-        "think_time": think_time,
-        "num_users": None if num_users is None else int(num_users),  # numpy's are no JSON
-        "timeout": timeout,
-    }
-    return Run(trace, scenario, setup, engine, int(seed), options, loop)
+    return Run(trace, scenario, setup, engine, options, loop)

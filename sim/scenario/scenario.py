@@ -1,7 +1,7 @@
 """A scenario: what is simulated, as frozen tables whose keys are named as vLLM names them.
 
-The tables are in :mod:`kvsim.sim.scenario.tables` and :mod:`kvsim.sim.scenario.policy_tables`,
-reading, writing and presets in :mod:`kvsim.sim.scenario.loader`.
+The tables are in :mod:`kvsim.sim.scenario.tables` and :mod:`kvsim.policies.tables`, reading,
+writing and presets in :mod:`kvsim.sim.scenario.loader`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.sim.scenario.checks.batching import WITHOUT_BUDGET
-from kvsim.sim.scenario.checks.check import refuse
-from kvsim.sim.scenario.checks.scenario import SCENARIO
-from kvsim.sim.scenario.policy_tables import (
+from kvsim.policies.tables import (
     Allocator,
     Batching,
     Eviction,
@@ -22,12 +19,9 @@ from kvsim.sim.scenario.policy_tables import (
     Queue,
     Retention,
 )
-from kvsim.sim.scenario.scheduler_options import (
-    with_batching,
-    with_memory,
-    with_order,
-    with_retention,
-)
+from kvsim.sim.scenario.checks.batching import WITHOUT_BUDGET, cuts_prompts
+from kvsim.sim.scenario.checks.check import refuse
+from kvsim.sim.scenario.checks.scenario import SCENARIO
 from kvsim.sim.scenario.tables import Cost, Engine, Hardware, Memory, Model, Slo
 
 if TYPE_CHECKING:
@@ -115,6 +109,13 @@ class Scenario:
             budget = model_len * (engine.max_num_seqs or max_num_seqs)
         contiguous = self.allocator.kind == "contiguous"
         config = SchedulerConfig(
+            allocator=self.allocator,
+            batching=self.batching,
+            eviction=self.eviction,
+            preemption=self.preemption,
+            queue=self.queue,
+            predictor=self.predictor,
+            retention=self.retention,
             block_size=1 if contiguous else engine.block_size or block_size,
             num_gpu_blocks=num_gpu_blocks,
             num_host_blocks=num_host_blocks,
@@ -122,12 +123,11 @@ class Scenario:
             max_num_seqs=engine.max_num_seqs or min(max_num_seqs, budget),
             max_model_len=model_len,
             enable_prefix_caching=self.prefix_caching(),
+            enable_chunked_prefill=cuts_prompts(self),
             async_scheduling=is_async,
             kv_groups=groups,
+            num_kv_heads=num_kv_heads,
             beam_turnover=engine.beam_turnover,
         )
-        for with_tables in (with_memory, with_batching, with_order):
-            config = with_tables(config, self)
-        config = with_retention(config, self, num_kv_heads)
         refuse(SCENARIO, self, config)
         return config

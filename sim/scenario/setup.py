@@ -238,7 +238,7 @@ def _attention_factor(scenario: Scenario, hardware: HardwareSpec, config: Schedu
     cost = scenario.cost
     if cost.attention_factor == "same":
         return 1.0
-    layout = layout_name(config.allocator, config.block_size)
+    layout = layout_name(config.allocator.kind, config.block_size)
     factor = own_attention_factor(cost.source, hardware, layout)
     if factor is None:
         raise ValueError(
@@ -250,24 +250,26 @@ def _attention_factor(scenario: Scenario, hardware: HardwareSpec, config: Schedu
 
 def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, ...]:
     notes = [*model.notices, *pool.notes]
-    if config.allocator == "contiguous" and getattr(
-        RESERVATIONS.find(config.reservation), "uses_oracle", False
+    reservation, predictor = config.allocator.reservation, config.predictor.kind
+    eviction = config.eviction
+    if config.allocator.kind == "contiguous" and getattr(
+        RESERVATIONS.find(reservation), "uses_oracle", False
     ):
         notes.append(
-            f"uses oracle knowledge: allocator.reservation = {config.reservation!r} knows the true "
+            f"uses oracle knowledge: allocator.reservation = {reservation!r} knows the true "
             "length of every answer"
         )
-    if getattr(PREDICTORS.find(config.predictor), "uses_oracle", False):
+    if getattr(PREDICTORS.find(predictor), "uses_oracle", False):
         notes.append(
-            f"uses oracle knowledge: predictor.kind = {config.predictor!r} is made from the true "
+            f"uses oracle knowledge: predictor.kind = {predictor!r} is made from the true "
             "length of every answer"
         )
-    if config.enable_prefix_caching and uses_oracle(config.eviction):
+    if config.enable_prefix_caching and uses_oracle(eviction.policy):
         notes.append(
-            f"reads the future: eviction.policy = {config.eviction!r} knows the requests to come, "
+            f"reads the future: eviction.policy = {eviction.policy!r} knows the requests to come, "
             "in the order of the trace; in an engine it is one more policy, not a bound"
         )
-    if config.enable_prefix_caching and config.eviction_capacity == math.inf:
+    if config.enable_prefix_caching and eviction.capacity == math.inf:
         notes.append(
             "eviction.capacity = inf: what the pool evicts comes back at no cost; a ceiling, not "
             "an engine that can be built"

@@ -1,28 +1,47 @@
 """The tables of a scenario that say what runs on what: one dataclass each.
 
 What a key accepts and what it means stands beside its default; ``docs/scenarios.md`` is made from
-here. How the engine decides is in :mod:`kvsim.sim.scenario.policy_tables`.
+here. How the engine decides is in :mod:`kvsim.policies.tables`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import cast
 
-from kvsim.sim.scenario.keys import (
+from kvsim.policies.keys import (
+    Rule,
     choice,
     duration,
     flag,
     fraction,
     key,
-    kv_groups,
     size,
     text,
     whole,
 )
+from kvsim.policies.scheduler_config import KVGroup
 
-if TYPE_CHECKING:
-    from kvsim.policies.scheduler_config import KVGroup
+
+def kv_groups() -> Rule:
+    """Accept an optional list of KV groups: ``"full"``, or the tokens of a sliding window."""
+    allowed = 'a list of "full" and window sizes in tokens, such as ["full", 1024]'
+
+    def parse(value: object) -> object:
+        if not isinstance(value, list) or not value:
+            raise ValueError(f"expected {allowed}")
+        groups = []
+        for item in value:
+            window = isinstance(item, int) and not isinstance(item, bool) and item >= 1
+            if item != "full" and not window:
+                raise ValueError(f"expected {allowed}")
+            groups.append(KVGroup(None if item == "full" else item))
+        return tuple(groups)
+
+    def show(value: object) -> object:
+        return [group.sliding_window or "full" for group in cast("tuple[KVGroup, ...]", value)]
+
+    return Rule(parse, allowed, show, optional=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,7 @@ class Model:
         whole(1, optional=True),
         "What if: full attention with so many KV heads, the weights as they are; `none`: the "
         "model's own",
+        unit="heads",
     )
 
 
@@ -152,11 +172,13 @@ class Engine:
         None,
         whole(1, optional=True),
         "Tokens a block; `none`: 16, on a CPU 128, with a radix tree 1",
+        unit="tokens",
     )
     num_gpu_blocks_override: int | None = key(
         None,
         whole(2, optional=True),
         "Blocks of the pool, the null block included, in place of what memory would hold",
+        unit="blocks",
     )
     kv_memory_bytes: int | None = key(
         None,
@@ -169,9 +191,12 @@ class Engine:
         text("'auto' or a KV format such as 'fp8'"),
         "Format of the cache; `auto`: the model's",
     )
-    tensor_parallel_size: int = key(1, whole(1), "Cards that share each layer")
+    tensor_parallel_size: int = key(1, whole(1), "Cards that share each layer", unit="cards")
     pipeline_parallel_size: int = key(
-        1, whole(1), "Groups of cards that share the layers (`kvsim plan` only)"
+        1,
+        whole(1),
+        "Groups of cards that share the layers (`kvsim plan` only)",
+        unit="groups of cards",
     )
     gpu_memory_utilization: float = key(
         0.9, fraction(above_zero=True), "Share of the card's memory that the engine may use"
@@ -180,14 +205,19 @@ class Engine:
         None,
         whole(2, optional=True),
         "Most tokens of prompt and answer together; `none`: the model's",
+        unit="tokens",
     )
     max_num_seqs: int | None = key(
         None,
         whole(1, optional=True),
         "Seats: most requests that run at a time; `none`: vLLM's default for the card",
+        unit="requests",
     )
     max_num_batched_tokens: int | None = key(
-        None, whole(1, optional=True), "Token budget of a step; `none`: vLLM's default for the card"
+        None,
+        whole(1, optional=True),
+        "Token budget of a step; `none`: vLLM's default for the card",
+        unit="tokens",
     )
     enable_prefix_caching: bool = key(True, flag(), "Whether prompts share blocks")
     enable_chunked_prefill: bool = key(
@@ -203,6 +233,7 @@ class Engine:
         None,
         kv_groups(),
         "Layers by what they attend to, in the engine's order, in place of the model's own",
+        unit="tokens",
     )
     beam_turnover: float = key(
         0.05, fraction(above_zero=True), "Share of the tokens after which beams are drawn anew"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvsim.sim.scenario.keys import key, meaning_of, name_of, whole
+from kvsim.policies.keys import key, key_of, name_of, whole
 from kvsim.sim.scenario.scenario import Scenario
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "docs/make_scenarios.py"))
@@ -28,12 +28,14 @@ def test_every_key_of_a_table_has_a_row_with_type_default_allowed_values_and_mea
     section = TEXT.split(f"### `[{table}]`")[1].split("###", maxsplit=1)[0]
     rows = {}
     for line in section.splitlines():
-        if found := re.match(r"\| `(\w+)` \| (\w+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", line):
+        if found := re.match(
+            r"\| `(\w+)` \| (\w+) \| [^|]* \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", line
+        ):
             rows[found[1]] = found.groups()[1:]
     assert list(rows) == [name_of(item) for item in fields(getattr(Scenario(), table))]
     assert all(cell.strip() for cells in rows.values() for cell in cells)
 
 
-def test_a_key_keeps_its_meaning() -> None:
-    item = key(1, whole(1), "How many")
-    assert meaning_of(item) == "How many"  # type: ignore[arg-type]
+def test_a_key_keeps_what_it_is_told() -> None:
+    told = key_of(key(1, whole(1), "How many", unit="tokens", engine="vLLM n"))  # type: ignore[arg-type]
+    assert (told.meaning, told.unit, told.engine) == ("How many", "tokens", "vLLM n")

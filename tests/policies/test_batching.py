@@ -15,8 +15,8 @@ from kvsim.policies.context import PolicyContext
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep
@@ -43,7 +43,7 @@ KINDS = {
     "prefill-first": Kind("prefill-first", mixes=False, reserves=False),
     "prefill-first, watermark": Kind(
         "prefill-first",
-        {"prefill_rule": "watermark", "watermark": 0.05},
+        {"batching__prefill_rule": "watermark", "batching__watermark": 0.05},
         mixes=False,
         reserves=False,
     ),
@@ -70,16 +70,16 @@ class Calls:
         self, kind: Kind, *prompts: int, max_tokens: int = MAX_TOKENS, **rules: object
     ) -> None:
         defaults = {
-            "batching": kind.batching,
+            "batching__policy": kind.batching,
             "block_size": 4,
             "num_gpu_blocks": 51,
             "max_num_batched_tokens": 16,
             "max_model_len": 100,
             "enable_prefix_caching": False,
         }
-        self.config = SchedulerConfig(**(defaults | kind.rules | rules))  # type: ignore[arg-type]
+        self.config = engine_config(**(defaults | kind.rules | rules))
         context = PolicyContext(self.config, truth=Truth())
-        queue = build(QUEUE_ORDERS.find(self.config.policy), context)
+        queue = build(QUEUE_ORDERS.find(self.config.queue.policy), context)
         self.state = SchedulerState(context, make_allocator(context), queue, VICTIMS.find("last"))
         self.batching = build(BATCHING.find(kind.batching), context)
         self.decoding: set[int] = set()
@@ -171,7 +171,11 @@ class TestEveryBatching:
         assert calls.step.waits_for in {"blocks", "admission rule"}
 
     def test_a_running_sequence_that_lacks_memory(self, kind: Kind) -> None:
-        rules: dict[str, Any] = {"num_gpu_blocks": 8, "clip_max_new_tokens": 1, "watermark": 0.0}
+        rules: dict[str, Any] = {
+            "num_gpu_blocks": 8,
+            "batching__clip_max_new_tokens": 1,
+            "batching__watermark": 0.0,
+        }
         calls = Calls(kind, 8, 8, max_tokens=1 if kind.preempts else 7, **rules)
         assert calls.call() == ([(0, 8), (1, 8)] if kind.preempts else [(0, 8)])
         if not kind.preempts:  # two of 8 + 7 tokens are 8 blocks, and there are 7
@@ -185,8 +189,14 @@ class TestEveryBatching:
     def test_reservations_are_never_outgrown(self, kind: Kind) -> None:
         if not kind.reserves:
             pytest.skip("counts blocks")
-        rules: dict[str, Any] = {"allocator": "contiguous", "block_size": 1, "num_gpu_blocks": 300}
-        calls = Calls(kind, 9, 9, 9, placement="first-fit", **rules, watermark=0.0)
+        rules: dict[str, Any] = {
+            "allocator__kind": "contiguous",
+            "block_size": 1,
+            "num_gpu_blocks": 300,
+        }
+        calls = Calls(
+            kind, 9, 9, 9, allocator__placement="first-fit", **rules, batching__watermark=0.0
+        )
         for _ in range(60):
             calls.call()
             assert not calls.step.preempted
@@ -263,7 +273,7 @@ class TestEveryBatching:
 
 def test_iteration_level_has_no_budget_and_no_chunks() -> None:
     kind = KINDS["iteration-level"]
-    calls = Calls(kind, 40, 30, long_prefill_token_threshold=4)
+    calls = Calls(kind, 40, 30, batching__long_prefill_token_threshold=4)
     assert calls.call() == [(0, 40), (1, 30)]
     calls.arrive(2, 50)
     assert calls.call() == [(0, 1), (1, 1), (2, 50)]

@@ -12,6 +12,7 @@ from kvsim.policies.context import PolicyContext
 from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 MODEL_LEN = 100
 
@@ -159,7 +160,7 @@ def test_invariants_are_looked_at() -> None:
 
 
 def test_allocators_by_name() -> None:
-    config = SchedulerConfig(allocator="contiguous", block_size=1, num_gpu_blocks=64)
+    config = engine_config(allocator__kind="contiguous", block_size=1, num_gpu_blocks=64)
     allocator = make_allocator(PolicyContext(config, truth=Outputs()))
     assert isinstance(allocator, ContiguousAllocator)
     assert allocator.placement.num_free == config.usable_blocks == 64, "there is no null block"
@@ -170,4 +171,4 @@ def test_allocators_by_name() -> None:
     assert not paged.fragmented(make_sequence(0))
     assert SchedulerConfig().usable_blocks == 1023
     with pytest.raises(ValueError, match="'slab' is unknown; choose one of paged, contiguous"):
-        make_allocator(PolicyContext(SchedulerConfig(allocator="slab")))
+        make_allocator(PolicyContext(engine_config(allocator__kind="slab")))

@@ -16,11 +16,11 @@ from kvsim.policies.allocators.base import Hit, Usage
 from kvsim.policies.batching import Item, MixedRunningFirst, ScheduledStep, SchedulerState
 from kvsim.policies.eviction import KeyedOrder
 from kvsim.policies.queue_order import FCFS
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.conformance.policy_check import KINDS, check_policy
 from kvsim.sim.cost.step_cost import LinearCost
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -333,6 +333,6 @@ def test_a_plug_in_is_listed_by_its_own_words(kind: str, found: Any) -> None:
 @pytest.mark.parametrize("step", [True, False])
 def test_the_clocks_end_is_no_fault_of_a_policy_of_ones_own(step: bool) -> None:
     trace = Trace("one", np.zeros(1, np.int64), np.array([20]), np.array([9]))
-    config = SchedulerConfig(num_gpu_blocks=9, max_model_len=100, eviction="zoo:oldest")
+    config = engine_config(num_gpu_blocks=9, max_model_len=100, eviction__policy="zoo:oldest")
     with pytest.raises(ValueError, match=r"^the simulated time passes 106 days"):
         run(trace, config, LinearCost(10**19), max_tokens=np.array([20]), step=step)

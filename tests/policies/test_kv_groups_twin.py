@@ -6,15 +6,15 @@ needs are there, and of each block whether a hit that is kept needs it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators.paged import PagedAllocator
-from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.scheduler_config import KVGroup
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,13 +54,14 @@ def lookup(
 
 
 def make_allocator(windows: Windows, block_size: int, interval: int | None) -> PagedAllocator:
-    config = SchedulerConfig(
+    config = engine_config(
         block_size=block_size,
         num_gpu_blocks=1000,
         max_model_len=MODEL_LEN,
-        prefix_cache_retention_interval=interval,
+        kv_groups=tuple(map(KVGroup, windows)),
+        retention__prefix_cache_retention_interval=interval,
     )
-    return PagedAllocator(replace(config, kv_groups=tuple(map(KVGroup, windows))))
+    return PagedAllocator(config)
 
 
 def publish(allocator: PagedAllocator, number: int, key: object) -> None:

@@ -12,6 +12,7 @@ from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 
 class Calls:
@@ -19,13 +20,13 @@ class Calls:
 
     def __init__(self, *prompts: int, priorities: tuple[int, ...] = (), **rules: object) -> None:
         rules = {"block_size": 4, "max_num_batched_tokens": 16, "num_gpu_blocks": 11} | rules
-        self.config = SchedulerConfig(**rules)  # type: ignore[arg-type]
+        self.config = engine_config(**rules)
         context = PolicyContext(self.config)
         self.state = SchedulerState(
             context,
             PagedAllocator(self.config),
-            build(QUEUE_ORDERS.find(self.config.policy), context),
-            VICTIMS.find(self.config.victim),
+            build(QUEUE_ORDERS.find(self.config.queue.policy), context),
+            VICTIMS.find(self.config.preemption.victim),
         )
         self.waits_for: str | None = None
         for index, prompt in enumerate(prompts):
@@ -92,11 +93,15 @@ def test_without_chunks_a_prompt_waits_for_a_budget_that_holds_it() -> None:
 
 
 def test_the_threshold_cuts_chunks_but_not_those_of_a_lone_request() -> None:
-    calls = Calls(8, long_prefill_token_threshold=4)
+    calls = Calls(8, batching__long_prefill_token_threshold=4)
     assert calls.call() == [(0, 8)]
-    calls = Calls(8, 8, long_prefill_token_threshold=4)
+    calls = Calls(8, 8, batching__long_prefill_token_threshold=4)
     assert calls.call() == [(0, 4), (1, 4)]
-    older = Calls(8, long_prefill_token_threshold=4, lone_request_exempt_from_threshold=False)
+    older = Calls(
+        8,
+        batching__long_prefill_token_threshold=4,
+        batching__lone_request_exempt_from_threshold=False,
+    )
     assert older.call() == [(0, 4)]
 
 
@@ -119,7 +124,7 @@ def test_a_sequence_may_preempt_itself() -> None:
     assert calls.preempted == [0]
 
 
-PRIORITY = {"policy": "priority", "num_gpu_blocks": 6, "max_num_batched_tokens": 20}
+PRIORITY = {"queue__policy": "priority", "num_gpu_blocks": 6, "max_num_batched_tokens": 20}
 
 
 def test_a_victim_that_was_scheduled_gives_its_budget_back() -> None:
@@ -148,7 +153,7 @@ def test_a_last_token_in_flight_is_passed_over() -> None:
 
 @pytest.mark.parametrize(("keeps_room", "tokens"), [(True, 7), (False, 8)])
 def test_sequences_end_at_the_model_length(keeps_room: bool, tokens: int) -> None:
-    calls = Calls(4, max_model_len=8, keep_room_for_last_token=keeps_room)
+    calls = Calls(4, max_model_len=8, batching__keep_room_for_last_token=keeps_room)
     calls.call()
     sequence = calls.state.running[0]
     sequence.known = 8

@@ -14,6 +14,7 @@ from kvsim.policies.allocators.reservation import Predicted
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 MODEL_LEN = 60
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -37,14 +38,14 @@ class Guesses:
 
 
 def make_context(pool: int, placement: str, guesses: Guesses, **options: object) -> PolicyContext:
-    config = SchedulerConfig(
-        allocator="contiguous",
-        reservation="predicted",
-        placement=placement,
+    config = engine_config(
+        allocator__kind="contiguous",
+        allocator__reservation="predicted",
+        allocator__placement=placement,
         block_size=1,
         num_gpu_blocks=pool,
         max_model_len=MODEL_LEN,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
     return PolicyContext(config, predictor=guesses)
 
@@ -85,7 +86,7 @@ def generate(allocator: ContiguousAllocator, sequence: Sequence, tokens: int) ->
 def test_the_reservation_is_the_prompt_and_the_prediction(
     guess: int, margin: float, tokens: int
 ) -> None:
-    context = make_context(100, "first-fit", Guesses(guess), reservation_margin=margin)
+    context = make_context(100, "first-fit", Guesses(guess), allocator__reservation_margin=margin)
     reservation = Predicted(context)
     assert reservation.tokens(make_sequence(0)) == tokens
     assert not reservation.covers_all
@@ -94,7 +95,7 @@ def test_the_reservation_is_the_prompt_and_the_prediction(
 
 def test_a_resumed_sequence_is_predicted_again() -> None:
     for margin, tokens in ((1.0, 41), (0.1, 41), (1.5, 57)):
-        context = make_context(100, "first-fit", Guesses(5), reservation_margin=margin)
+        context = make_context(100, "first-fit", Guesses(5), allocator__reservation_margin=margin)
         resumed = make_sequence(0)
         resumed.known = 40  # 31 tokens of an answer are foretold now
         assert Predicted(context).tokens(resumed) == tokens, "one token more than it has, at least"
@@ -180,7 +181,7 @@ def test_the_model_length_bounds_a_renewal() -> None:
 
 
 def test_runs_slide_for_a_head_with_room_in_sum() -> None:
-    allocator = make(60, "first-fit", 5, 5, 5, 20, 30, compaction="when-blocked")
+    allocator = make(60, "first-fit", 5, 5, 5, 20, 30, allocator__compaction="when-blocked")
     sequences = [admit(allocator, index) for index in range(3)]
     allocator.release(sequences[1])
     head, later = make_sequence(3), make_sequence(4)
@@ -207,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         self.guesses = Guesses()
         compaction = "when-blocked" if self.compacts else "none"
         allocator = make_allocator(
-            make_context(pool, placement, self.guesses, compaction=compaction)
+            make_context(pool, placement, self.guesses, allocator__compaction=compaction)
         )
         assert isinstance(allocator, ContiguousAllocator)
         self.allocator = allocator

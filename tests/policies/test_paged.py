@@ -7,10 +7,16 @@ from dataclasses import replace
 import pytest
 
 from kvsim.policies.allocators.paged import PagedAllocator
-from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.scheduler_config import KVGroup
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
-CONFIG = SchedulerConfig(block_size=4, num_gpu_blocks=11, max_num_batched_tokens=16)
+CONFIG = engine_config(
+    block_size=4,
+    num_gpu_blocks=11,
+    max_num_batched_tokens=16,
+    retention__prefix_cache_retention_interval=None,
+)
 
 
 def make_sequence(index: int, prompt_tokens: int, public: str = "") -> Sequence:
@@ -112,13 +118,15 @@ def test_why_a_sequence_cannot_enter() -> None:
     assert refusal(allocator, make_sequence(1, 24), 24) is None
     assert refusal(allocator, make_sequence(1, 25), 25) == "blocks"
     assert refusal(allocator, make_sequence(1, 25), 16) == "admission rule"  # the chunk would fit
-    lax = PagedAllocator(replace(CONFIG, scheduler_reserve_full_isl=False))
+    lax = PagedAllocator(engine_config(CONFIG, batching__scheduler_reserve_full_isl=False))
     enter(lax, make_sequence(0, 16))
     assert refusal(lax, make_sequence(1, 25), 16) is None
 
 
 def test_the_watermark_is_kept_unless_nothing_runs() -> None:
-    allocator = PagedAllocator(replace(CONFIG, watermark=0.19))  # int(0.19 * 11) = 2 blocks
+    allocator = PagedAllocator(
+        engine_config(CONFIG, batching__watermark=0.19)
+    )  # int(0.19 * 11) = 2 blocks
     assert refusal(allocator, make_sequence(1, 40), 16, idle=True) is None
     assert refusal(allocator, make_sequence(1, 40), 16) == "admission rule"
     assert refusal(allocator, make_sequence(1, 32), 16) is None
@@ -209,10 +217,10 @@ def keys_of(allocator: PagedAllocator, group: int = 0) -> list[int]:
 def test_retention_keeps_what_a_hit_looks_at(
     window: int, interval: int | None, kept: list[int]
 ) -> None:
-    config = replace(
+    config = engine_config(
         CONFIG,
         kv_groups=(KVGroup(sliding_window=window),),
-        prefix_cache_retention_interval=interval,
+        retention__prefix_cache_retention_interval=interval,
     )
     allocator = PagedAllocator(config)
     enter(allocator, make_sequence(0, 16, "abcd"))
@@ -220,10 +228,10 @@ def test_retention_keeps_what_a_hit_looks_at(
 
 
 def test_groups_take_blocks_in_their_order_but_full_attention_is_looked_up_first() -> None:
-    config = replace(
+    config = engine_config(
         CONFIG,
         kv_groups=(KVGroup(sliding_window=5), KVGroup()),
-        prefix_cache_retention_interval=0,
+        retention__prefix_cache_retention_interval=0,
     )
     allocator = PagedAllocator(config)
     first = make_sequence(0, 9, "ab")
@@ -250,7 +258,11 @@ def test_a_lone_group_and_groups_alike_have_no_junction() -> None:
 
 
 def test_windows_that_differ_have_a_junction_where_the_first_ends() -> None:
-    config = replace(CONFIG, kv_groups=(KVGroup(5), KVGroup(9)), prefix_cache_retention_interval=8)
+    config = engine_config(
+        CONFIG,
+        kv_groups=(KVGroup(5), KVGroup(9)),
+        retention__prefix_cache_retention_interval=8,
+    )
     allocator = PagedAllocator(config)
     enter(allocator, make_sequence(0, 9, "ab"))
     assert (keys_of(allocator, 0), keys_of(allocator, 1)) == ([1], [0, 1])

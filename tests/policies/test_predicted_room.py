@@ -14,11 +14,11 @@ from kvsim.policies.context import PolicyContext
 from kvsim.policies.predictor import MaxTokens
 from kvsim.policies.preemption.victims import last
 from kvsim.policies.queue_order import FCFS
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
 from kvsim.sim.cost.step_cost import LinearCost
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 
 def make_state(num_blocks: int, *running: Sequence, **rules: object) -> SchedulerState:
@@ -26,10 +26,10 @@ def make_state(num_blocks: int, *running: Sequence, **rules: object) -> Schedule
     defaults = {
         "block_size": 4,
         "num_gpu_blocks": num_blocks + 1,
-        "predictor": "max_tokens",
-        "reserve_predicted_output": True,
+        "predictor__kind": "max_tokens",
+        "batching__reserve_predicted_output": True,
     }
-    config = SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
+    config = engine_config(**(defaults | rules))
     context = PolicyContext(config)
     context = PolicyContext(config, MaxTokens(context))
     state = SchedulerState(context, make_allocator(context), FCFS(), last)
@@ -57,7 +57,7 @@ def test_where_nothing_runs_anybody_enters() -> None:
 
 
 def test_it_is_off_unless_asked_for() -> None:
-    state = make_state(4, make_sequence(0, 6, 99), reserve_predicted_output=False)
+    state = make_state(4, make_sequence(0, 6, 99), batching__reserve_predicted_output=False)
     assert not lacks_predicted_room(state, make_sequence(1, 5, 99))
 
 
@@ -74,15 +74,15 @@ def test_with_the_bound_as_prediction_nobody_is_preempted(seed: int, in_flight: 
     )
     preempted = {}
     for keeps in (False, True):
-        config = SchedulerConfig(
+        config = engine_config(
             block_size=4,
             num_gpu_blocks=41,
             max_model_len=120,
             max_num_batched_tokens=64,
             max_num_seqs=16,
             async_scheduling=in_flight == 2,
-            predictor="max_tokens",
-            reserve_predicted_output=keeps,
+            predictor__kind="max_tokens",
+            batching__reserve_predicted_output=keeps,
         )
         max_tokens = np.maximum(trace.output_tokens, 60)
         done = run(trace, config, LinearCost(1000), max_tokens=max_tokens, audit=True)

@@ -15,8 +15,8 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.predictor.oracle import uniform
 from kvsim.policies.predictor.quantile import MIN_ANSWERS
 from kvsim.policies.registry import build
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from kvsim.policies.predictor.base import LengthPredictor
@@ -41,7 +41,7 @@ class Truth:
 def make_predictor(
     kind: str, lengths: list[int], *, seed: int = 0, **rules: object
 ) -> LengthPredictor:
-    config = SchedulerConfig(predictor=kind, max_model_len=MODEL_LEN, **rules)  # type: ignore[arg-type]
+    config = engine_config(predictor__kind=kind, max_model_len=MODEL_LEN, **rules)
     context = PolicyContext(config, seed=seed, truth=Truth(lengths))
     return build(PREDICTORS.find(kind), context)
 
@@ -74,13 +74,13 @@ class TestEveryPredictor:
         self, kind: str, length: int, sampled: int, limit: int, learnt: list[int]
     ) -> None:
         sampled = min(sampled, limit - 1)
-        predictor = make_predictor(kind, [length], predictor_error=2.0)
+        predictor = make_predictor(kind, [length], predictor__error=2.0)
         finish(predictor, learnt)
         guess = predictor.output_tokens(make_sequence(0, sampled=sampled, limit=limit))
         assert sampled + 1 <= guess <= limit
 
     def test_no_guess_outgrows_the_model(self, kind: str) -> None:
-        predictor = make_predictor(kind, [900], predictor_prior=5000)
+        predictor = make_predictor(kind, [900], predictor__prior=5000)
         assert predictor.output_tokens(make_sequence(0, prompt=950, limit=5000)) == 50
 
     def test_the_same_run_hears_the_same_guesses_in_any_order(self, kind: str) -> None:
@@ -93,7 +93,7 @@ class TestEveryPredictor:
 
     def test_the_truth_is_asked_by_who_declares_it(self, kind: str) -> None:
         outcomes = {
-            make_predictor(kind, [length], predictor_bucket_bounds=(8,)).output_tokens(
+            make_predictor(kind, [length], predictor__bucket_bounds=(8,)).output_tokens(
                 make_sequence(0)
             )
             for length in (3, 500)
@@ -120,8 +120,8 @@ def test_oracle_is_right_all_along() -> None:
 def test_noise_is_log_normal_with_median_one() -> None:
     """Known answer: the logarithm of the factor has mean 0 and deviation ``error``."""
     num = 4000
-    predictor = make_predictor("noisy", [10_000] * num, predictor_error=0.4)
-    predictor._config = SchedulerConfig(predictor_error=0.4, max_model_len=10**9)  # type: ignore[attr-defined]
+    predictor = make_predictor("noisy", [10_000] * num, predictor__error=0.4)
+    predictor._config = engine_config(predictor__error=0.4, max_model_len=10**9)  # type: ignore[attr-defined]
     guesses = [predictor.output_tokens(make_sequence(index, limit=10**8)) for index in range(num)]
     logs = np.log(np.array(guesses) / 10_000)
     assert abs(logs.mean()) < 4 * 0.4 / math.sqrt(num)
@@ -143,7 +143,7 @@ def test_noise_depends_on_seed_and_request_alone() -> None:
 
 def test_no_error_is_the_truth() -> None:
     assert (
-        make_predictor("noisy", [123], predictor_error=0.0).output_tokens(make_sequence(0)) == 123
+        make_predictor("noisy", [123], predictor__error=0.0).output_tokens(make_sequence(0)) == 123
     )
 
 
@@ -156,12 +156,12 @@ def test_uniform_is_the_same_everywhere() -> None:
     ("length", "guess"), [(1, 16), (16, 16), (17, 64), (64, 64), (65, 600), (590, 600)]
 )
 def test_bucketed_says_the_upper_bound(length: int, guess: int) -> None:
-    predictor = make_predictor("bucketed", [length], predictor_bucket_bounds=(16, 64))
+    predictor = make_predictor("bucketed", [length], predictor__bucket_bounds=(16, 64))
     assert predictor.output_tokens(make_sequence(0)) == guess
 
 
 def test_an_answer_that_outgrows_its_bucket_moves_to_the_next() -> None:
-    rules = {"predictor_bucket_bounds": (16, 64), "predictor_bucket_error": 0.999}
+    rules = {"predictor__bucket_bounds": (16, 64), "predictor__bucket_error_rate": 0.999}
     predictors = (make_predictor("bucketed", [40], seed=seed, **rules) for seed in range(50))
     low = next(p for p in predictors if p.output_tokens(make_sequence(0)) == 16)
     sampled = (15, 16, 63, 64)
@@ -172,7 +172,7 @@ def test_an_answer_that_outgrows_its_bucket_moves_to_the_next() -> None:
 def test_a_share_of_the_buckets_is_wrong_by_one() -> None:
     num = 2000
     predictor = make_predictor(
-        "bucketed", [40] * num, predictor_bucket_bounds=(16, 64), predictor_bucket_error=0.3
+        "bucketed", [40] * num, predictor__bucket_bounds=(16, 64), predictor__bucket_error_rate=0.3
     )
     guesses = [predictor.output_tokens(make_sequence(index)) for index in range(num)]
     deviation = math.sqrt(num * 0.15 * 0.85)
@@ -182,7 +182,7 @@ def test_a_share_of_the_buckets_is_wrong_by_one() -> None:
 
 
 def test_quantile_starts_with_its_prior() -> None:
-    predictor = make_predictor("quantile", [], predictor_prior=100)
+    predictor = make_predictor("quantile", [], predictor__prior=100)
     finish(predictor, [7] * (MIN_ANSWERS - 1))
     assert predictor.output_tokens(make_sequence(0)) == 100
     finish(predictor, [7])
@@ -205,7 +205,7 @@ def test_quantile_learns_by_class_of_prompt() -> None:
 )
 def test_quantile_of_the_longer_ones(lengths: list[int], sampled: int, quantile: float) -> None:
     """Naive twin: the inverted distribution of what is longer than the answer so far."""
-    predictor = make_predictor("quantile", [], predictor_quantile=quantile)
+    predictor = make_predictor("quantile", [], predictor__quantile=quantile)
     finish(predictor, lengths)
     guess = predictor.output_tokens(make_sequence(0, sampled=sampled))
     peers = np.array([length for length in lengths if length > sampled])

@@ -10,6 +10,7 @@ from kvsim.policies.preemption.auto import Auto
 from kvsim.policies.preemption.mode import Judgement
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 
 class Work:
@@ -36,11 +37,11 @@ class Link:
 def make_mode(
     name: str, *, block_ps: int = 1, caching: bool = True, host: int = 10
 ) -> PreemptionMode:
-    config = SchedulerConfig(
+    config = engine_config(
         block_size=4,
         max_num_batched_tokens=16,
         enable_prefix_caching=caching,
-        preemption_mode=name,
+        preemption__mode=name,
         num_host_blocks=host,
     )
     return MODES[name](PolicyContext(config, cost=Work(), link=Link(block_ps)))

@@ -15,6 +15,7 @@ from kvsim.policies.queue_order import FCFS, QUEUE_ORDERS, Priority, QueueOrder
 from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 PS: Final = 10**12
 
@@ -51,7 +52,7 @@ class Given:
 
 def make_queue(name: str, told: Given | None = None, **rules: object) -> QueueOrder:
     told = Given() if told is None else told
-    config = SchedulerConfig(policy=name, **rules)  # type: ignore[arg-type]
+    config = engine_config(queue__policy=name, **rules)
     context = PolicyContext(config, told, told, cached_tokens=told.cached_tokens)
     return build(QUEUE_ORDERS.find(name), context)
 
@@ -130,7 +131,7 @@ class TestEveryQueueOrder:
     @pytest.mark.parametrize("name", sorted(QUEUE_ORDERS.builtins))
     def test_nobody_is_lost_and_nobody_comes_twice(self, name: str, actions: list[str]) -> None:
         told = Given()
-        queue = make_queue(name, told, queue_quantum=7, queue_lpm_max_waiting=5)
+        queue = make_queue(name, told, queue__quantum=7, queue__lpm_max_waiting=5)
         inside: dict[int, Sequence] = {}
         outside: list[Sequence] = []
         for number, action in enumerate(actions):
@@ -229,7 +230,7 @@ def test_ageing_turns_seconds_waited_into_work() -> None:
     """Of two seconds of work more, a request that came four seconds earlier makes up with 0.5."""
     orders = {}
     for ageing in (0.49, 0.51):
-        queue = make_queue("sjf", queue_ageing=ageing)
+        queue = make_queue("sjf", queue__ageing=ageing)
         queue.push(make_sequence(0, arrival_ps=0, prompt_tokens=12))
         queue.push(make_sequence(1, arrival_ps=4 * PS, prompt_tokens=10))
         orders[ageing] = drained(queue)
@@ -249,7 +250,7 @@ def test_sjf_refuses_to_go_without_predictions() -> None:
 def test_sjf_is_a_sort_by_work_and_age(rows: list[tuple[int, int, int]], ageing: int) -> None:
     """Naive twin: at 20 s, the least of ``work - ageing x (20 - arrival)``."""
     told = Given()
-    queue = make_queue("sjf", told, queue_ageing=float(ageing))
+    queue = make_queue("sjf", told, queue__ageing=float(ageing))
     keys = []
     for index, (prompt, output, arrival_s) in enumerate(rows):
         told.outputs[index] = output
@@ -266,7 +267,7 @@ def test_sjf_is_a_sort_by_work_and_age(rows: list[tuple[int, int, int]], ageing:
 def test_longest_prefix_match(hits: list[int], later: list[int], limit: int | None) -> None:
     """Naive twin: most cached first, as the cache is when each is taken; FCFS in long queues."""
     told = Given()
-    queue = make_queue("longest-prefix-match", told, queue_lpm_max_waiting=limit)
+    queue = make_queue("longest-prefix-match", told, queue__lpm_max_waiting=limit)
     left = list(range(len(hits)))
     for index in left:
         queue.push(make_sequence(index))
@@ -325,7 +326,7 @@ def test_fair_is_deficit_round_robin(
     requests: list[tuple[str, int]], pops: list[int], quantum: int
 ) -> None:
     told = Given()
-    ours, twin = make_queue("fair", told, queue_quantum=quantum), RoundRobin(quantum)
+    ours, twin = make_queue("fair", told, queue__quantum=quantum), RoundRobin(quantum)
     for index, (user, prompt) in enumerate(requests):
         told.outputs[index] = index % 4 + 1
         ours.push(make_sequence(index, user=user, prompt_tokens=prompt))
@@ -345,7 +346,7 @@ def test_two_users_with_a_backlog_get_the_same_tokens_but_for_a_quantum_and_a_re
     """Each has had as many quanta, or one more, less a deficit below its largest request."""
     told, served = Given(), Counter[str]()
     told.outputs = dict.fromkeys(range(100), 0)
-    queue = make_queue("fair", told, queue_quantum=quantum)
+    queue = make_queue("fair", told, queue__quantum=quantum)
     for row, pair in enumerate(prompts):
         for user, prompt in zip("ab", pair, strict=True):
             queue.push(make_sequence(2 * row + (user == "b"), user=user, prompt_tokens=prompt))
@@ -360,7 +361,7 @@ def test_two_users_with_a_backlog_get_the_same_tokens_but_for_a_quantum_and_a_re
 
 
 def test_two_users_of_equal_requests_are_never_more_than_a_quantum_apart() -> None:
-    queue, served = make_queue("fair", queue_quantum=33), Counter[str]()
+    queue, served = make_queue("fair", queue__quantum=33), Counter[str]()
     for index in range(40):
         queue.push(make_sequence(index, user="ab"[index >= 20]))
     apart = []
@@ -372,7 +373,7 @@ def test_two_users_of_equal_requests_are_never_more_than_a_quantum_apart() -> No
 
 
 def test_a_user_of_many_requests_does_not_hold_up_one_of_few() -> None:
-    queue = make_queue("fair", queue_quantum=11)  # a prompt of 10 and an output of 1
+    queue = make_queue("fair", queue__quantum=11)  # a prompt of 10 and an output of 1
     for index in range(6):
         queue.push(make_sequence(index, user="many"))
     for index in range(6, 8):
@@ -381,7 +382,7 @@ def test_a_user_of_many_requests_does_not_hold_up_one_of_few() -> None:
 
 
 def test_without_predictions_fair_charges_prompts() -> None:
-    rules = SchedulerConfig(policy="fair", queue_quantum=10)
+    rules = engine_config(queue__policy="fair", queue__quantum=10)
     queue = build(QUEUE_ORDERS.find("fair"), PolicyContext(rules))
     for index, (user, prompt) in enumerate([("a", 20), ("b", 10), ("a", 10), ("b", 10)]):
         queue.push(make_sequence(index, user=user, prompt_tokens=prompt))

@@ -19,9 +19,9 @@ from kvsim.policies.allocators.radix import RadixAllocator
 from kvsim.policies.allocators.radix_tree import Node, RadixTree
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.eviction import EVICTION_KEYS, make_order
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
 from kvsim.policies.token_run import TokenRun
+from tests.engine_config import engine_config
 
 Tokens = tuple[int, ...]
 
@@ -281,8 +281,11 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
         policy=st.sampled_from(sorted(EVICTION_KEYS)),
     )
     def start(self, page_size: int, num_pages: int, policy: str) -> None:
-        config = SchedulerConfig(
-            prefix="radix", block_size=page_size, num_gpu_blocks=num_pages, eviction=policy
+        config = engine_config(
+            allocator__prefix="radix",
+            block_size=page_size,
+            num_gpu_blocks=num_pages,
+            eviction__policy=policy,
         )
         self.allocator = RadixAllocator(PolicyContext(config))
         self.twin = NaiveAllocator(page_size, num_pages, policy)

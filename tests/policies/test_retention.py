@@ -22,23 +22,23 @@ from kvsim.policies.retention import (
     read_scores,
 )
 from kvsim.policies.retention.mass import mean_mass_kept
-from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.scheduler_config import KVGroup
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvsim.policies.retention.base import Retention
 
-CONFIG = SchedulerConfig(
+CONFIG = engine_config(
     block_size=4,
     num_gpu_blocks=21,
     max_num_batched_tokens=32,
-    retention_budget=6,
-    retention_sinks=2,
-    retention_recent=3,
-    retention_heads=2,
-    retention_head_agreement=0.5,
+    retention__budget=6,
+    retention__sinks=2,
+    retention__heads=2,
+    retention__head_agreement=0.5,
 )
 SCORES = AttentionScores(np.array([[9.0, 1, 5, 2, 8, 1, 1, 1, 1, 1, 1, 1]]))
 
@@ -58,7 +58,7 @@ def test_sinks_and_recent_by_hand() -> None:
 
 
 def test_fifo_by_hand() -> None:
-    retention = make_retention(replace(CONFIG, retention="fifo"), KVGroup())
+    retention = make_retention(engine_config(CONFIG, retention__kind="fifo"), KVGroup())
     assert positions(retention, 10) == [5, 6, 7, 8, 9]
     assert positions(retention, 5) == [0, 1, 2, 3, 4]
 
@@ -84,7 +84,7 @@ def test_a_slot_is_kept_while_any_head_keeps_it() -> None:
 @pytest.mark.parametrize("kind", list(RETENTION.builtins))
 @pytest.mark.parametrize("budget", [3, 5, 9])
 def test_dropped_tokens_never_come_back(kind: str, budget: int) -> None:
-    config = replace(CONFIG, retention=kind, retention_budget=budget)
+    config = engine_config(CONFIG, retention__kind=kind, retention__budget=budget)
     retention = make_retention(config, KVGroup(), seed=1)
     before: set[int] = set()
     for computed in range(60):
@@ -102,7 +102,7 @@ def test_dropped_tokens_never_come_back(kind: str, budget: int) -> None:
 
 @pytest.mark.parametrize("kind", list(RETENTION.builtins))
 def test_kept_depends_on_nothing_but_the_length(kind: str) -> None:
-    config = replace(CONFIG, retention=kind)
+    config = engine_config(CONFIG, retention__kind=kind)
     asked = make_retention(config, KVGroup(), seed=1)
     for computed in (40, 3, 40, 17, 0, 300):
         fresh = make_retention(config, KVGroup(), seed=1)
@@ -128,10 +128,10 @@ def test_heavy_hitters_by_definition(
 
 @given(st.integers(1, 20), st.integers(0, 50))
 def test_fifo_is_a_window_and_so_is_recent_without_sinks(budget: int, computed: int) -> None:
-    config = replace(CONFIG, retention_budget=budget, retention_sinks=0)
+    config = engine_config(CONFIG, retention__budget=budget, retention__sinks=0)
     window = make_retention(config, KVGroup(sliding_window=budget))
     for kind in ("fifo", "sinks-recent"):
-        chosen = make_retention(replace(config, retention=kind), KVGroup())
+        chosen = make_retention(engine_config(config, retention__kind=kind), KVGroup())
         assert chosen.kept(0, computed) == window.kept(0, computed)
         assert chosen.most_blocks(4, 8, 64) == window.most_blocks(4, 8, 64)
         assert chosen.window is None
@@ -171,7 +171,7 @@ def test_tables_by_hand() -> None:
     tables = {}
     holes = {}
     for kind in ("sinks-recent", "fifo"):
-        allocator = PagedAllocator(replace(CONFIG, retention=kind))
+        allocator = PagedAllocator(engine_config(CONFIG, retention__kind=kind))
         sequence = make_sequence(12)
         enter(allocator, sequence)
         assert allocator.usage([sequence]).padding == 0
@@ -186,10 +186,14 @@ def test_tables_by_hand() -> None:
 
 def test_heavy_tokens_hold_their_blocks(tmp_path: Path) -> None:
     path = write_scores(tmp_path, [[9, 1, 1, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1]])
-    config = replace(
-        CONFIG, retention="heavy-hitters", retention_budget=4, retention_recent=2, max_model_len=16
+    config = engine_config(
+        CONFIG,
+        retention__kind="heavy-hitters",
+        retention__budget=4,
+        retention__recent=2,
+        max_model_len=16,
     )
-    allocator = PagedAllocator(replace(config, retention_scores=str(path)))
+    allocator = PagedAllocator(engine_config(config, retention__scores=str(path)))
     sequence = make_sequence(12)
     enter(allocator, sequence)
     decode(allocator, sequence)
@@ -202,10 +206,14 @@ def test_heavy_tokens_hold_their_blocks(tmp_path: Path) -> None:
 
 def test_packing_by_hand(tmp_path: Path) -> None:
     path = write_scores(tmp_path, [[9, 1, 1, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1]])
-    config = replace(
-        CONFIG, retention="heavy-hitters", retention_budget=4, retention_recent=2, max_model_len=16
+    config = engine_config(
+        CONFIG,
+        retention__kind="heavy-hitters",
+        retention__budget=4,
+        retention__recent=2,
+        max_model_len=16,
     )
-    config = replace(config, retention_scores=str(path), retention_compaction="eager")
+    config = engine_config(config, retention__scores=str(path), retention__compaction="eager")
     allocator = PagedAllocator(replace(config, enable_prefix_caching=False))
     sequence = make_sequence(12)
     enter(allocator, sequence)
@@ -219,7 +227,7 @@ def test_packing_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_published_block_takes_no_packed_token() -> None:
-    config = replace(CONFIG, retention="sinks-recent", retention_compaction="eager")
+    config = engine_config(CONFIG, retention__kind="sinks-recent", retention__compaction="eager")
     allocator = PagedAllocator(config)
     sequence = make_sequence(12, public="abc")
     enter(allocator, sequence)
@@ -229,7 +237,7 @@ def test_a_published_block_takes_no_packed_token() -> None:
 
 
 def test_after_the_first_drop_nothing_more_is_published() -> None:
-    allocator = PagedAllocator(replace(CONFIG, retention="fifo", retention_budget=14))
+    allocator = PagedAllocator(engine_config(CONFIG, retention__kind="fifo", retention__budget=14))
     sequence = make_sequence(12, public="abcdef")
     enter(allocator, sequence)
     decode(allocator, sequence, 2)
@@ -246,7 +254,7 @@ def test_after_the_first_drop_nothing_more_is_published() -> None:
 
 
 def test_a_hit_needs_all_leading_blocks_and_references_what_is_kept() -> None:
-    config = replace(CONFIG, retention="sinks-recent")
+    config = engine_config(CONFIG, retention__kind="sinks-recent")
     allocator = PagedAllocator(config)
     first = make_sequence(12, public="abc")
     enter(allocator, first)
@@ -263,7 +271,7 @@ def test_a_hit_needs_all_leading_blocks_and_references_what_is_kept() -> None:
 
 
 def test_a_whole_prompt_is_held_before_heavy_hitters_are_chosen() -> None:
-    config = replace(CONFIG, retention="heavy-hitters", retention_heads=1)
+    config = engine_config(CONFIG, retention__kind="heavy-hitters", retention__heads=1)
     allocator = PagedAllocator(replace(config, enable_prefix_caching=False))
     sequence = make_sequence(24)
     allocator.admit(sequence, allocator.find_hit(sequence), 16)

@@ -16,20 +16,20 @@ from hypothesis.stateful import (
 )
 
 from kvsim.policies.allocators.grouped import GroupedAllocator
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 SIZE = 4
 
 
 def make_allocator(num_blocks: int = 41, **rules: float) -> GroupedAllocator:
     return GroupedAllocator(
-        SchedulerConfig(
+        engine_config(
             block_size=SIZE,
             num_gpu_blocks=num_blocks,
             enable_prefix_caching=False,
-            samples="group",
-            watermark=rules.get("watermark", 0.0),
+            allocator__samples="group",
+            batching__watermark=rules.get("batching__watermark", 0.0),
         )
     )
 
@@ -121,7 +121,7 @@ def test_a_group_grows_as_a_whole_or_not_at_all() -> None:
 
 
 def test_a_group_goes_to_the_host_once_and_shares_again_when_it_is_back() -> None:
-    allocator = make_allocator(10, watermark=0.2)  # 9 blocks, 2 are kept
+    allocator = make_allocator(10, batching__watermark=0.2)  # 9 blocks, 2 are kept
     group = make_group(0, 10, 3)
     enter(allocator, group)
     decode(allocator, group)

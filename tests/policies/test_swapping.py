@@ -11,6 +11,7 @@ from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 
 class Calls:
@@ -24,20 +25,21 @@ class Calls:
             "max_num_batched_tokens": 40,
             "num_gpu_blocks": 6,
             "enable_prefix_caching": False,
-            "preemption_mode": "swap",
+            "retention__prefix_cache_retention_interval": None,
+            "preemption__mode": "swap",
             "num_host_blocks": 10,
         }
-        self.config = SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
+        self.config = engine_config(**(defaults | rules))
         context = PolicyContext(self.config)
         self.allocator = PagedAllocator(self.config)
         self.state = SchedulerState(
             context,
             self.allocator,
-            build(QUEUE_ORDERS.find(self.config.policy), context),
-            VICTIMS.find(self.config.victim),
-            MODES[self.config.preemption_mode](context),
+            build(QUEUE_ORDERS.find(self.config.queue.policy), context),
+            VICTIMS.find(self.config.preemption.victim),
+            MODES[self.config.preemption.mode](context),
         )
-        self.batching = build(BATCHING.find(self.config.batching), context)
+        self.batching = build(BATCHING.find(self.config.batching.policy), context)
         self.step = ScheduledStep()
         for index, prompt in enumerate(prompts):
             self.arrive(index, prompt, keys)
@@ -131,7 +133,7 @@ def test_seats_and_budget_hold_for_those_that_return() -> None:
 
 
 def test_the_watermark_holds_for_those_that_return_unless_nobody_runs() -> None:
-    calls = Calls(4, num_gpu_blocks=7, watermark=0.3)  # 6 usable, 2 of them kept
+    calls = Calls(4, num_gpu_blocks=7, batching__watermark=0.3)  # 6 usable, 2 of them kept
     assert calls.call() == [(0, 4)]
     victim = calls.state.running.pop()
     put_out(calls.state, calls.step, victim)

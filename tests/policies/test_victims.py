@@ -15,8 +15,8 @@ from kvsim.policies.context import PolicyContext
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.policies.sequence import Sequence
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ def make_state(
     *rows: tuple[int, int, int, int], guesses: tuple[int, ...] = (), policy: str = "fcfs"
 ) -> SchedulerState:
     """Running sequences of (prompt, generated, priority, arrival), all but one token computed."""
-    config = SchedulerConfig(block_size=BLOCK_SIZE, num_gpu_blocks=200, policy=policy)
+    config = engine_config(block_size=BLOCK_SIZE, num_gpu_blocks=200, queue__policy=policy)
     known = dict(enumerate(guesses)) or dict.fromkeys(range(len(rows)), 50)
     context = PolicyContext(config, predictor=Guesses(known))
     state = SchedulerState(

@@ -18,6 +18,7 @@ from kvsim.sim.conformance.vllm_log import GoldenLog, read_log
 from kvsim.sim.cost.step_cost import LinearCost, StepTime
 from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import Recorder
+from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.replay import EngineRun
 from kvsim.sim.run.run import Run
 from kvsim.sim.scenario.scenario import Scenario
@@ -87,7 +88,7 @@ def make_run(pool: PoolShape) -> Callable[..., Run]:
     def make(trace: Trace, recorder: Recorder, *, partial: bool = False) -> Run:
         setup = EngineSetup(SchedulerConfig(), LinearCost(1), pool, (), ("a <note>",))
         engine = EngineRun(recorder, "stepper", "asked for", partial, 0)
-        return Run(trace, Scenario(), setup, engine, 0, {"rate_scale": "1"})
+        return Run(trace, Scenario(), setup, engine, RunOptions())
 
     return make
 

@@ -43,12 +43,13 @@ def check_drawable(config: SchedulerConfig, trace: Trace) -> None:
     ValueError
         With what is missing and what to do.
     """
-    if config.allocator not in ALLOCATORS.builtins:
+    allocator = config.allocator
+    if allocator.kind not in ALLOCATORS.builtins:
         raise ValueError(
-            f"--record blocks cannot draw allocator {config.allocator!r}: it does not say where "
+            f"--record blocks cannot draw allocator {allocator.kind!r}: it does not say where "
             f"things lie; built-in ones do ({', '.join(ALLOCATORS.builtins)})"
         )
-    if config.samples == "group" and num_several(trace):
+    if allocator.samples == "group" and num_several(trace):
         raise ValueError(
             "--record blocks cannot draw sequence groups: set allocator.samples = 'requests', or "
             "take a trace whose requests ask for one answer"
@@ -67,10 +68,11 @@ def places_of(allocator: Allocator, config: SchedulerConfig) -> Places:
 
 def pool_words(config: SchedulerConfig) -> str:
     """The allocator in a few words, for a caption."""
-    if config.allocator == "contiguous":
-        return f"contiguous, reserves {config.reservation}, {config.placement}"
+    allocator = config.allocator
+    if allocator.kind == "contiguous":
+        return f"contiguous, reserves {allocator.reservation}, {allocator.placement}"
     size = f"{config.block_size}-token"
-    if config.prefix == "radix":
+    if allocator.prefix == "radix":
         return f"radix tree, {size} pages"
     shares = "prefixes shared" if config.enable_prefix_caching else "no sharing"
     return f"paged, {size} blocks, {shares}"

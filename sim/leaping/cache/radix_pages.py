@@ -34,7 +34,7 @@ class RadixPages(SegmentCache):
 
     def __init__(self, config: SchedulerConfig, rank_of: Callable[[int], int]) -> None:
         super().__init__(config.usable_blocks, ())
-        self.tree = RadixTree(config.block_size, make_order(config.eviction))
+        self.tree = RadixTree(config.block_size, make_order(config.eviction.policy))
         self._page_size = config.block_size
         self._rank_of = rank_of
         self._found = self.tree.root

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.batching import BATCHING as POLICIES
+from kvsim.policies.keys import key_of, name_of
+from kvsim.policies.tables import Batching
 from kvsim.sim.scenario.checks.check import Check, has_windows
-from kvsim.sim.scenario.policy_tables import Batching
 
 if TYPE_CHECKING:
+    from dataclasses import Field
+
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.scenario.checks.check import Checks
     from kvsim.sim.scenario.scenario import Scenario
@@ -20,20 +24,6 @@ WHOLE_UP_TO_BUDGET: Final = ("prefill-first", "token-budget")
 _WAITS_FOR_RESULTS: Final = ("prefill-first", "static", "token-budget")
 _COUNTS_BLOCKS: Final = ("prefill-first", "token-budget")
 _RESERVES: Final = ("prefill-first", "static", "token-budget", "no-evict")
-_KEYS: Final = {
-    "prefill_rule": "prefill-first",
-    "max_prefill_tokens": "prefill-first",
-    "new_token_ratio": "prefill-first",
-    "min_new_token_ratio_factor": "prefill-first",
-    "new_token_ratio_decay_steps": "prefill-first",
-    "retract_decode_steps": "prefill-first",
-    "clip_max_new_tokens": "prefill-first",
-    "max_batch_total_tokens": "token-budget",
-    "waiting_served_ratio": "token-budget",
-    "max_waiting_tokens": "token-budget",
-    "pad_to_longest": "static",
-}
-"""Keys of ``[batching]`` that one policy alone reads."""
 _WHOLE_PROMPTS: Final = ("iteration-level", "static", "token-budget")
 
 
@@ -54,16 +44,20 @@ def _cuts_by_ratio(scenario: Scenario) -> bool:
     return batching.policy == "prefill-first" and batching.prefill_rule == "new-token-ratio"
 
 
-def _unless_read(key: str) -> Check[Scenario, SchedulerConfig]:
-    """Row of a key of one policy that is changed under another built-in one."""
+def _unless_read(item: Field[object]) -> Check[Scenario, SchedulerConfig]:
+    """Row of a key of some policies that is changed under another built-in one."""
+    name, of = item.name, key_of(item).of
     return Check(
         "batching",
         lambda s, _: (
             s.batching.policy in POLICIES.builtins
-            and s.batching.policy != _KEYS[key]
-            and getattr(s.batching, key) != getattr(Batching(), key)
+            and s.batching.policy not in of
+            and getattr(s.batching, name) != getattr(Batching(), name)
         ),
-        lambda _s, _: f"batching.{key} belongs to batching.policy = {_KEYS[key]!r}: unused",
+        lambda _s, _: (
+            f"batching.{name_of(item)} belongs to batching.policy = "
+            f"{' or '.join(map(repr, of))}: unused"
+        ),
     )
 
 
@@ -171,7 +165,7 @@ BATCHING_UNUSED: Final[Checks] = (
         ),
         lambda s, _: f"{_policy(s)} shares no prefixes: engine.enable_prefix_caching is unused",
     ),
-    *(_unless_read(key) for key in _KEYS),
+    *(_unless_read(item) for item in fields(Batching) if key_of(item).of),
 )
 """Switches that a built-in policy cannot follow, and keys of others; policies from plug-ins may
 read all keys.

@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
+from kvsim.policies.keys import key_of, name_of
+from kvsim.policies.tables import Retention
 from kvsim.sim.scenario.checks.check import Check, has_windows
-from kvsim.sim.scenario.keys import name_of
-from kvsim.sim.scenario.policy_tables import Retention
 
 if TYPE_CHECKING:
+    from dataclasses import Field
+
     from kvsim.policies.retention import AttentionScores
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.scenario.checks.check import Checks
     from kvsim.sim.scenario.scenario import Scenario
 
 _BATCHINGS: Final = ("mixed-running-first", "iteration-level")
-_KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "sinks": ("sinks-recent",),
-    "recent": ("sinks-recent", "heavy-hitters"),
-    "budget": ("sinks-recent", "fifo", "heavy-hitters"),
-    "heads": ("heavy-hitters",),
-    "head_agreement": ("heavy-hitters",),
-    "score_ps": ("heavy-hitters",),
-    "scores": ("sinks-recent", "fifo", "heavy-hitters"),
-    "compaction": ("sinks-recent", "fifo", "heavy-hitters"),
-}
-"""Which kinds read a key."""
-
-
-def budget_of(table: Retention) -> int | None:
-    """Tokens that are kept in all; ``None`` where no key says it."""
-    if table.kind == "sinks-recent" and table.budget is None and table.recent is not None:
-        return table.sinks + table.recent
-    return table.budget
-
-
-def budget_and_recent(table: Retention) -> tuple[int, int]:
-    """Tokens that are kept in all, and how many of them are the last ones, of keys that agree."""
-    budget = budget_of(table)
-    if table.kind == "model" or budget is None:
-        return 1, 1
-    if table.kind == "fifo":
-        return budget, budget
-    if table.kind == "sinks-recent":
-        return budget, budget - table.sinks
-    return budget, max(1, budget // 2) if table.recent is None else table.recent
 
 
 def _kind(scenario: Scenario) -> str:
@@ -62,20 +35,19 @@ def _drops(scenario: Scenario) -> bool:
 
 def _sinks_leave(table: Retention) -> int:
     """Tokens of the budget of ``sinks-recent`` that are not sinks."""
-    return (budget_of(table) or 0) - table.sinks
+    return (table.total_budget or 0) - table.sinks
 
 
 def _changed(table: Retention, key: str) -> bool:
     return bool(getattr(table, key) != getattr(Retention(), key))
 
 
-def _unless_read(key: str) -> Check[Scenario, SchedulerConfig]:
+def _unless_read(item: Field[object]) -> Check[Scenario, SchedulerConfig]:
     """Row of a key that the kind does not read."""
-    name = name_of(Retention.__dataclass_fields__[key])
     return Check(
         "retention",
-        lambda s, _: s.retention.kind not in _KEYS[key] and _changed(s.retention, key),
-        lambda s, _: f"{_kind(s)}: retention.{name} is unused",
+        lambda s, _: s.retention.kind not in key_of(item).of and _changed(s.retention, item.name),
+        lambda s, _: f"{_kind(s)}: retention.{name_of(item)} is unused",
     )
 
 
@@ -111,7 +83,7 @@ RETENTION: Final[Checks] = (
     ),
     Check(
         "retention",
-        lambda s, _: _drops(s) and budget_of(s.retention) is None,
+        lambda s, _: _drops(s) and s.retention.total_budget is None,
         lambda s, _: (
             f"{_kind(s)} needs retention.budget"
             f"{' or retention.recent' if s.retention.kind == 'sinks-recent' else ''}, in tokens"
@@ -121,7 +93,7 @@ RETENTION: Final[Checks] = (
         "retention",
         lambda s, _: s.retention.kind == "sinks-recent" and _sinks_leave(s.retention) <= 0,
         lambda s, _: (
-            f"retention.budget (={budget_of(s.retention)}) must be more than retention.sinks "
+            f"retention.budget (={s.retention.total_budget}) must be more than retention.sinks "
             f"(={s.retention.sinks}): the token being computed is kept, too"
         ),
     ),
@@ -207,7 +179,7 @@ RETENTION: Final[Checks] = (
 )
 
 RETENTION_UNUSED: Final[Checks] = (
-    *(_unless_read(key) for key in _KEYS),
+    *(_unless_read(item) for item in fields(Retention) if key_of(item).of),
     *(_unless_drawn(key) for key in ("heads", "head_agreement")),
 )
 
@@ -224,14 +196,14 @@ def retention_notes(
             f"retention.scores has {scores.num_layers:,} layers, the model has {num_layers:,}: "
             "means are over those of the file"
         )
-    if config.retention == "heavy-hitters":
-        if config.retention_scores is None:
+    if config.retention.kind == "heavy-hitters":
+        if config.retention.scores is None:
             notes.append(
                 "retention.kind = 'heavy-hitters' without retention.scores: which tokens are heavy "
                 f"is drawn (assumed), {config.retention_heads} heads choose, a share of "
-                f"{config.retention_head_agreement:g} of their scores is common"
+                f"{config.retention.head_agreement:g} of their scores is common"
             )
-        if not config.retention_score_ps:
+        if not config.retention.score_ps:
             notes.append("retention.per_scored_token = 0: keeping scores takes no time (assumed)")
     if scenario.cost.source == "linear" and scenario.cost.per_context_token_ps:
         notes.append(

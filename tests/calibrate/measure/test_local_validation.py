@@ -16,7 +16,7 @@ from kvsim.calibrate.validate.local_validation import LocalTrace, validate_local
 from kvsim.kernels.decoder import Decoder
 from kvsim.kernels.shape import DecoderShape
 from kvsim.sim.cost.step_cost import LinearCost
-from kvsim.sim.run.replay import run
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from tests.calibrate.measure.conftest import FakeDevice

@@ -7,7 +7,6 @@ snapshot at every call they must add up to the recorder's integrals.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,42 +28,52 @@ from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 from kvsim.traces.trace.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Usage
 
 MODEL_LEN = 40
-TIGHT = SchedulerConfig(max_model_len=MODEL_LEN, max_num_seqs=4, max_num_batched_tokens=16)
+TIGHT = engine_config(
+    max_model_len=MODEL_LEN,
+    max_num_seqs=4,
+    max_num_batched_tokens=16,
+    retention__prefix_cache_retention_interval=None,
+)
 WHOLE_PROMPTS: dict[str, Any] = {"enable_chunked_prefill": False, "max_num_batched_tokens": 40}
 RULES: dict[str, dict[str, Any]] = {
-    "contiguous max": {"reservation": "max"},
-    "contiguous oracle": {"reservation": "oracle", "placement": "first-fit"},
-    "contiguous pow2": {"reservation": "pow2", "placement": "buddy"},
-    "contiguous predicted": {"reservation": "predicted", "predictor": "noisy"},
+    "contiguous max": {"allocator__reservation": "max"},
+    "contiguous oracle": {"allocator__reservation": "oracle", "allocator__placement": "first-fit"},
+    "contiguous pow2": {"allocator__reservation": "pow2", "allocator__placement": "buddy"},
+    "contiguous predicted": {"allocator__reservation": "predicted", "predictor__kind": "noisy"},
     "contiguous compacted": {
-        "reservation": "oracle",
-        "placement": "first-fit",
-        "compaction": "when-blocked",
+        "allocator__reservation": "oracle",
+        "allocator__placement": "first-fit",
+        "allocator__compaction": "when-blocked",
     },
-    "contiguous static": {"reservation": "oracle", "batching": "static", **WHOLE_PROMPTS},
+    "contiguous static": {
+        "allocator__reservation": "oracle",
+        "batching__policy": "static",
+        **WHOLE_PROMPTS,
+    },
     "paged": {"enable_prefix_caching": False},
-    "paged static": {"enable_prefix_caching": False, "batching": "static", **WHOLE_PROMPTS},
+    "paged static": {"enable_prefix_caching": False, "batching__policy": "static", **WHOLE_PROMPTS},
     "hash": {},
-    "hash slru": {"eviction": "slru"},
-    "hash swapped": {"preemption_mode": "swap", "num_host_blocks": 8},
+    "hash slru": {"eviction__policy": "slru"},
+    "hash swapped": {"preemption__mode": "swap", "num_host_blocks": 8},
     "windows": {"kv_groups": (KVGroup(), KVGroup(sliding_window=6))},
     "windows without cache": {
         "kv_groups": (KVGroup(), KVGroup(sliding_window=6)),
         "enable_prefix_caching": False,
     },
-    "sinks": {"retention": "sinks-recent", "retention_budget": 9, "retention_sinks": 2},
+    "sinks": {"retention__kind": "sinks-recent", "retention__budget": 9, "retention__sinks": 2},
     "heavy hitters": {
-        "retention": "heavy-hitters",
-        "retention_budget": 6,
-        "retention_recent": 2,
-        "retention_heads": 2,
+        "retention__kind": "heavy-hitters",
+        "retention__budget": 6,
+        "retention__recent": 2,
+        "retention__heads": 2,
     },
-    "radix": {"prefix": "radix"},
+    "radix": {"allocator__prefix": "radix"},
 }
 
 
@@ -72,11 +81,11 @@ def config_of(name: str, block_size: int, pool_tokens: int, *, is_async: bool) -
     """Tight rules of one kind; a pool that holds any one request."""
     rules = dict(RULES[name])
     if name.startswith("contiguous"):
-        rules |= {"allocator": "contiguous", "enable_prefix_caching": False}
+        rules |= {"allocator__kind": "contiguous", "enable_prefix_caching": False}
         block_size, pool_tokens = 1, max(pool_tokens, 64)
     num_groups = len(rules.get("kv_groups", (KVGroup(),)))
-    waits = rules.get("batching") == "static" or "preemption_mode" in rules
-    return replace(
+    waits = rules.get("batching__policy") == "static" or "preemption__mode" in rules
+    return engine_config(
         TIGHT,
         block_size=block_size,
         num_gpu_blocks=1 + -(-pool_tokens // block_size) * num_groups,

@@ -15,6 +15,7 @@ from kvsim.sim.metrics.shares import PRIMITIVES
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.loader import load_scenario
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
 from tests.sim.block_map.conftest import trace_of
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def test_the_smallest_pool() -> None:
 
 
 def test_nobody_can_draw_what_does_not_say_where_it_lies() -> None:
-    config = SchedulerConfig(allocator="my:Own")
+    config = engine_config(allocator__kind="my:Own")
     with pytest.raises(ValueError, match="cannot draw allocator 'my:Own'"):
         check_drawable(config, one_request())
 
@@ -201,6 +202,6 @@ def test_nobody_can_draw_what_does_not_say_where_it_lies() -> None:
 def test_sequence_groups_are_refused() -> None:
     trace = one_request(num_samples=np.full(1, 3))
     with pytest.raises(ValueError, match="cannot draw sequence groups"):
-        check_drawable(SchedulerConfig(samples="group"), trace)
-    check_drawable(SchedulerConfig(samples="group"), one_request())
+        check_drawable(engine_config(allocator__samples="group"), trace)
+    check_drawable(engine_config(allocator__samples="group"), one_request())
     check_drawable(SchedulerConfig(), trace)

@@ -237,9 +237,11 @@ def test_what_cannot_be_compared_is_refused(allocators: str, vary: str, message:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_fault_of_a_run_names_its_scenario(jobs: int) -> None:
-    trace = read_trace(bundled_path("chat-2k"), limit=5)
-    with pytest.raises(ValueError, match=r"^(paged|prefix): --users is 0"):
-        compare(trace, scenarios("paged,prefix"), jobs=jobs, num_users=0)
+    trace = replace(read_trace(bundled_path("chat-2k"), limit=5), session=None)
+    named = scenarios("paged,prefix").items()
+    fair = {name: scenario.with_values({"queue.policy": "fair"}) for name, scenario in named}
+    with pytest.raises(ValueError, match=r"^(paged|prefix): queue.policy = 'fair'"):
+        compare(trace, fair, jobs=jobs)
 
 
 class DeadlyStart:

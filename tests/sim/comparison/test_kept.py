@@ -106,7 +106,7 @@ def test_a_kept_run_has_all_of_a_run(
     assert ours.summary == wanted.summary
     pd.testing.assert_frame_equal(ours.requests, wanted.requests, check_exact=True)
     pd.testing.assert_frame_equal(ours.series, wanted.series, check_exact=True)
-    assert (ours.options, ours.seed) == (wanted.options, wanted.seed)
+    assert ours.options == wanted.options
 
 
 def test_samples_of_a_request_are_one_row() -> None:
@@ -168,8 +168,10 @@ def test_what_scripts_need_is_at_the_door() -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_comparison_that_fails_leaves_nothing(temp: Path, jobs: int) -> None:
-    with pytest.raises(ValueError, match=r"^(paged|prefix): --users is 0") as caught:
-        compare(chat(5), scenarios("paged", "prefix"), jobs=jobs, num_users=0)
+    named = scenarios("paged", "prefix").items()
+    fair = {name: scenario.with_values({"queue.policy": "fair"}) for name, scenario in named}
+    with pytest.raises(ValueError, match=r"^(paged|prefix): queue.policy = 'fair'") as caught:
+        compare(replace(chat(5), session=None), fair, jobs=jobs)
     assert caught.tb is not None, "its frames are still held"
     assert list(temp.iterdir()) == []
 

@@ -49,7 +49,7 @@ def test_each_lever_changes_one_thing_more() -> None:
     assert tokens[1] == pytest.approx(4 * tokens[0], rel=1e-3)
     assert tokens[2] == pytest.approx(2 * tokens[1], rel=1e-3)
     assert [setup.config.max_model_len for setup in setups] == [32_768] * 3 + [8192] * 3
-    assert [setup.config.allocator for setup in setups] == ["contiguous"] * 4 + ["paged"] * 2
+    assert [setup.config.allocator.kind for setup in setups] == ["contiguous"] * 4 + ["paged"] * 2
     assert [setup.config.enable_prefix_caching for setup in setups] == [False] * 5 + [True]
 
 

@@ -88,7 +88,7 @@ CACHE = [
         (
             PagedAllocator,
             "__init__",
-            'unkeyed_to_front=config.freed_blocks_without_key == "front"',
+            'unkeyed_to_front=config.allocator.freed_blocks_without_key == "front"',
             "unkeyed_to_front=False",
         ),
     ),
@@ -209,8 +209,8 @@ SCHEDULING = [
         (
             PagedAllocator,
             "__init__",
-            "config.watermark * config.num_gpu_blocks",
-            "config.watermark * (config.num_gpu_blocks - 1)",
+            "config.batching.watermark * config.num_gpu_blocks",
+            "config.batching.watermark * (config.num_gpu_blocks - 1)",
         ),
     ),
     fault(

@@ -26,16 +26,17 @@ import pytest
 import kvsim.policies as policies_package
 from kvsim.policies.queue_order import FCFS, QUEUE_ORDERS
 from kvsim.policies.registry import Registry
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.listener import ScheduleListener
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvsim.policies.context import PolicyContext
+    from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.engine.stepper import Stepper
     from kvsim.sim.engine.steps_in_flight import Flight, Results
@@ -54,10 +55,10 @@ BASE: Final[dict[str, object]] = {
     "max_num_batched_tokens": 24,
     "max_num_seqs": 16,
     "max_model_len": MODEL_LEN,
-    "predictor": "quantile",
+    "predictor__kind": "quantile",
 }
 CONTIGUOUS: Final[dict[str, object]] = {
-    "allocator": "contiguous",
+    "allocator__kind": "contiguous",
     "block_size": 1,
     "num_gpu_blocks": 1024,
     "enable_prefix_caching": False,
@@ -71,14 +72,17 @@ Rules = dict[str, object]
 Difference = tuple[str, str] | None
 
 CHOOSE: Final[dict[str, Callable[[str], Rules]]] = {
-    "allocator": lambda name: CONTIGUOUS if name == "contiguous" else {"allocator": name},
-    "batching": lambda name: {"batching": name} | WHOLE_PROMPTS.get(name, {}),
-    "eviction": lambda name: {"eviction": name},
-    "predictor": lambda name: {"predictor": name, "policy": "fcfs" if name == "none" else "sjf"},
-    "queue": lambda name: {"policy": name},
-    "retention": lambda name: {"retention": name, "retention_budget": 12, "retention_recent": 5},
-    "reservation": lambda name: CONTIGUOUS | {"reservation": name},
-    "victim": lambda name: {"victim": name},
+    "allocator": lambda name: CONTIGUOUS if name == "contiguous" else {"allocator__kind": name},
+    "batching": lambda name: {"batching__policy": name} | WHOLE_PROMPTS.get(name, {}),
+    "eviction": lambda name: {"eviction__policy": name},
+    "predictor": lambda name: {
+        "predictor__kind": name,
+        "queue__policy": "fcfs" if name == "none" else "sjf",
+    },
+    "queue": lambda name: {"queue__policy": name},
+    "retention": lambda name: {"retention__kind": name, "retention__budget": 12},
+    "reservation": lambda name: CONTIGUOUS | {"allocator__reservation": name},
+    "victim": lambda name: {"preemption__victim": name},
 }
 """How a run is told to use a policy of each kind."""
 
@@ -171,7 +175,7 @@ def make_trace(outputs: list[int]) -> Trace:
 
 
 def config_of(rules: Rules) -> SchedulerConfig:
-    return SchedulerConfig(**(BASE | rules))  # type: ignore[arg-type]
+    return engine_config(**(BASE | rules))
 
 
 def decide(
@@ -241,7 +245,9 @@ def test_no_decision_knows_the_future(registry: Registry[Any], name: str, in_fli
 
 @pytest.mark.parametrize("predictor", ["max_tokens", "quantile", "oracle"])
 def test_room_kept_for_answers_knows_what_its_predictor_knows(predictor: str) -> None:
-    found = differences(config_of({"reserve_predicted_output": True, "predictor": predictor}))
+    found = differences(
+        config_of({"batching__reserve_predicted_output": True, "predictor__kind": predictor})
+    )
     assert any(found) == (predictor == "oracle")
 
 
@@ -294,7 +300,7 @@ class Asking(Peeking):
 
 def test_ids_of_answers_would_leak_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUEUE_ORDERS.builtins, "peeking", Peeking)
-    assert any(differences(config_of({"policy": "peeking"})))
+    assert any(differences(config_of({"queue__policy": "peeking"})))
     monkeypatch.setitem(QUEUE_ORDERS.builtins, "asking", Asking)
     with pytest.raises(AssertionError, match="keys are hidden beyond the known tokens"):
-        differences(config_of({"policy": "asking"}))
+        differences(config_of({"queue__policy": "asking"}))

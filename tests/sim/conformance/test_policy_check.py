@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from kvsim.policies.queue_order.fcfs import FCFS
 from kvsim.sim.conformance.decision_log import Call, Result
 from kvsim.sim.conformance.length_leak import first_leak, look_behind_the_wall
 from kvsim.sim.conformance.random_scenario import random_scenario
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     import pytest
@@ -43,7 +43,7 @@ def num_leaks(**options: Any) -> int:
     leaks = 0
     for seed in range(NUM_RUNS):
         scenario = random_scenario(Random(seed))
-        scenario = scenario._replace(config=replace(scenario.config, **options))
+        scenario = scenario._replace(config=engine_config(scenario.config, **options))
         leaks += look_behind_the_wall(scenario, Random(seed)) is not None
     return leaks
 
@@ -51,26 +51,26 @@ def num_leaks(**options: Any) -> int:
 def test_no_built_in_order_of_the_queue_looks_behind_the_wall() -> None:
     for name in ("fcfs", "priority"):
         assert name in QUEUE_ORDERS.builtins
-        assert num_leaks(policy=name) == 0
+        assert num_leaks(queue__policy=name) == 0
 
 
 def test_an_oracle_does(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("seers")
     vars(module).update(globals())
     monkeypatch.setitem(sys.modules, "seers", module)
-    assert num_leaks(policy="seers:ShortestAnswerFirst") > NUM_RUNS / 10
+    assert num_leaks(queue__policy="seers:ShortestAnswerFirst") > NUM_RUNS / 10
 
 
 def test_reservations_that_know_the_answer_are_found_out() -> None:
     contiguous: dict[str, Any] = {
-        "allocator": "contiguous",
+        "allocator__kind": "contiguous",
         "block_size": 1,
         "num_gpu_blocks": 300,
         "enable_prefix_caching": False,
-        "batching": "iteration-level",
+        "batching__policy": "iteration-level",
     }
-    assert num_leaks(**contiguous, reservation="max") == 0
-    assert num_leaks(**contiguous, reservation="oracle") > 0
+    assert num_leaks(**contiguous, allocator__reservation="max") == 0
+    assert num_leaks(**contiguous, allocator__reservation="oracle") > 0
 
 
 def call(end_ps: int) -> Call:

@@ -15,9 +15,9 @@ from kvsim.sim.conformance.replay import replay
 from kvsim.sim.conformance.stepper_log import StepperLog
 from kvsim.sim.conformance.vllm_log import GoldenLog, engine_options, read_log
 from kvsim.sim.leaping.leaper import leapable
-from kvsim.sim.run.replay import run
 from kvsim.traces import Trace, read_trace
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

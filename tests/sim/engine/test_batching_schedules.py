@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.listener import ScheduleListener
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import LENGTH, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.cost.step_cost import StepCost
@@ -61,14 +61,14 @@ def played(
     trace: Trace, batching: str, cost: StepCost | None = None, **rules: Any
 ) -> tuple[Plan, Recorder]:
     defaults: dict[str, Any] = {
-        "batching": batching,
+        "batching__policy": batching,
         "block_size": 4,
         "num_gpu_blocks": 11,
         "max_num_batched_tokens": 16,
         "max_model_len": 40,
         "enable_prefix_caching": False,
     }
-    config = SchedulerConfig(**(defaults | rules))
+    config = engine_config(**(defaults | rules))
     plan = Plan()
     assert trace.max_tokens is not None
     done = run(
@@ -86,7 +86,7 @@ def plan_of(trace: Trace, batching: str, **rules: Any) -> list[str]:
     return played(trace, batching, **rules)[0].lines
 
 
-WATERMARK: dict[str, Any] = {"prefill_rule": "watermark", "enable_chunked_prefill": False}
+WATERMARK: dict[str, Any] = {"batching__prefill_rule": "watermark", "enable_chunked_prefill": False}
 
 # ---- prefill first: vLLM v0 -------------------------------------------------------------------
 
@@ -109,7 +109,11 @@ def test_whole_prompts_wait_for_the_budget_of_a_prefill() -> None:
 
 def test_the_watermark_holds_in_an_idle_engine_and_for_good() -> None:
     """Of 20 blocks int(0.1 * 21) = 2 stay free: 18 for a prompt, but never 19."""
-    rules = {"watermark": 0.1, "num_gpu_blocks": 21, "max_num_batched_tokens": 99} | WATERMARK
+    rules = {
+        "batching__watermark": 0.1,
+        "num_gpu_blocks": 21,
+        "max_num_batched_tokens": 99,
+    } | WATERMARK
     trace = make_trace((0, 73, 2), (0, 69, 1), (0, 4, 1))
     plan, recorder = played(trace, "prefill-first", **rules, max_model_len=99)
     assert plan.lines == ["0: 1+69 .1", "1: 2+4 .2"]
@@ -166,7 +170,7 @@ def test_after_a_refusal_nobody_is_tried_until_somebody_leaves() -> None:
 RETRACTION: dict[str, Any] = {
     "block_size": 1,
     "num_gpu_blocks": 21,
-    "new_token_ratio": 0.1,
+    "batching__new_token_ratio": 0.1,
 }
 
 
@@ -192,7 +196,7 @@ def test_a_decode_that_lacks_memory_retracts_to_the_back_of_the_queue() -> None:
 
 def test_fewest_output_tokens_are_retracted_first() -> None:
     trace = make_trace((0, 4, 9), (2, 6, 9))
-    lines = plan_of(trace, "prefill-first", **RETRACTION, clip_max_new_tokens=4)
+    lines = plan_of(trace, "prefill-first", **RETRACTION, batching__clip_max_new_tokens=4)
     retracting = next(line for line in lines if "-" in line)
     assert retracting == "7: 0+1 -1"  # 4 + 6 + 6 + 4 = 20 slots; 7 outputs against 5
 
@@ -224,7 +228,7 @@ def test_rows_are_paid_for_to_the_end_and_at_full_width_if_padded() -> None:
     _, removed = played(two, "static", cost)
     steps = [11 * (4 + 6), 2000 + 5 + 7, 2000 + 8, 2000 + 9]
     assert list(removed.finish_ps) == [sum(steps[:2]), sum(steps)]
-    _, padded = played(two, "static", cost, pad_to_longest=True)
+    _, padded = played(two, "static", cost, batching__pad_to_longest=True)
     steps = [11 * (6 + 6), 2000 + 7 + 7, 2000 + 8 + 8, 2000 + 9 + 9]
     assert list(padded.finish_ps) == [sum(steps[:2]), sum(steps)]
 
@@ -235,7 +239,10 @@ def test_rows_are_paid_for_to_the_end_and_at_full_width_if_padded() -> None:
 def test_few_wait_until_the_running_ones_have_made_some_tokens() -> None:
     """Half of 4 must wait, or 4 decodes have passed since the last prefill."""
     four = [(0, 2, 10)] * 4
-    rules: dict[str, Any] = {"waiting_served_ratio": 0.5, "max_waiting_tokens": 4}
+    rules: dict[str, Any] = {
+        "batching__waiting_served_ratio": 0.5,
+        "batching__max_waiting_tokens": 4,
+    }
     all_four = "0+1 1+1 2+1 3+1"
     lines = plan_of(make_trace(*four, (1, 3, 9)), "token-budget", **rules, num_gpu_blocks=60)
     assert lines[:6] == [
@@ -258,7 +265,7 @@ def test_a_decode_follows_each_prefill_that_joined() -> None:
 
 def test_the_total_budget_counts_answers_to_their_end() -> None:
     """24 tokens: 6 + 10 in blocks are 16 (15 are written); 4 + 5 is one too many beside them."""
-    rules: dict[str, Any] = {"max_batch_total_tokens": 24, "num_gpu_blocks": 60}
+    rules: dict[str, Any] = {"batching__max_batch_total_tokens": 24, "num_gpu_blocks": 60}
     lines = plan_of(make_trace((0, 6, 3, 10), (1, 4, 5)), "token-budget", **rules)
     assert lines[:4] == ["0: 0+6", "1: 0+1", "2: 0+1 .0", "3: 1+4"]
     lines = plan_of(make_trace((0, 6, 3, 10), (1, 4, 4)), "token-budget", **rules)

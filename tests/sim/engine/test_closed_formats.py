@@ -115,7 +115,7 @@ def test_who_gives_up_is_counted_and_asks_for_nothing_more(tmp_path: Path) -> No
     opened, closed = simulate(file), simulate(file, closed=True, audit=True)
     hasty = simulate(file, timeout="1ms")
     assert list(hasty.engine.recorder.status) == [ABORTED, ABORTED, ABORTED]
-    assert hasty.options["timeout"] == "1ms"
+    assert hasty.options.timeout == "1ms"
     assert list(opened.engine.recorder.status) == [ABORTED, FINISHED, FINISHED]
     assert list(closed.engine.recorder.status) == [ABORTED, FINISHED, NOT_SENT]
     counts = closed.summary.requests

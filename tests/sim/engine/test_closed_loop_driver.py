@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,10 +11,14 @@ import pytest
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.recording.recorder import ABORTED, FINISHED, NEVER_PS, NOT_SENT, REFUSED
-from kvsim.sim.run.replay import EngineRun, run
 from kvsim.traces.adjust.closed_loop import FollowOns, ThinkRule, follow_ons
 from kvsim.traces.common.quantities import PS_PER_NS
 from kvsim.traces.trace.trace import MorePredecessors, Trace, TraceError
+from tests.engine_config import engine_config
+from tests.engine_run import run
+
+if TYPE_CHECKING:
+    from kvsim.sim.run.replay import EngineRun
 
 COST = LinearCost(1000, 10, 5, 1)  # ps
 
@@ -42,7 +46,7 @@ def make_trace(
 
 
 def close(trace: Trace, parent: list[int], delay_ns: list[int], **options: object) -> EngineRun:
-    config = SchedulerConfig(num_gpu_blocks=400, max_model_len=1024, **options)  # type: ignore[arg-type]
+    config = engine_config(num_gpu_blocks=400, max_model_len=1024, **options)
     max_tokens = trace.output_tokens if trace.max_tokens is None else trace.max_tokens
     loop = loop_of(parent, delay_ns)
     return run(trace, config, COST, max_tokens=max_tokens, follow_ons=loop, audit=True)
@@ -118,11 +122,11 @@ def random_loop(seed: int) -> tuple[Trace, FollowOns, SchedulerConfig]:
 def with_reservations(config: SchedulerConfig, seed: int) -> SchedulerConfig:
     """Contiguous, in a pool in which some requests get stuck."""
     rnd = Random(seed)
-    return replace(
+    return engine_config(
         config,
-        allocator="contiguous",
-        reservation=rnd.choice(["pow2", "oracle"]),
-        placement=rnd.choice(["buddy", "first-fit", "best-fit"]),
+        allocator__kind="contiguous",
+        allocator__reservation=rnd.choice(["pow2", "oracle"]),
+        allocator__placement=rnd.choice(["buddy", "first-fit", "best-fit"]),
         block_size=1,
         num_gpu_blocks=rnd.randint(30, 150),
         enable_prefix_caching=False,
@@ -247,7 +251,7 @@ def test_who_gives_up_in_the_last_step_gets_no_answer(async_scheduling: bool) ->
 def test_a_batch_that_all_have_given_up_frees_its_memory() -> None:
     """Everyone gives up at the very end of a step, and no other step of the batch will end."""
     trace = make_trace(2, prompt=82, output=6, arrivals=[0, 10**6])
-    config = SchedulerConfig(num_gpu_blocks=8, max_model_len=112, batching="static")
+    config = engine_config(num_gpu_blocks=8, max_model_len=112, batching__policy="static")
     cost = LinearCost(1000, 10, 5, 1)
     end_ps = cost.step([(82, 0)], 0, 0, [])[0]
     cost = LinearCost(1000 + -end_ps % PS_PER_NS, 10, 5, 1)
@@ -367,11 +371,12 @@ def test_think_times_have_their_mean(text: str) -> None:
 
 @pytest.mark.parametrize("reserve", [True, False], ids=["stuck", "looping"])
 def test_a_refusal_after_waiting_ends_its_session_and_frees_its_user(reserve: bool) -> None:
-    config = SchedulerConfig(
+    config = engine_config(
         num_gpu_blocks=12,  # holds the first prompt, but not its window beside it
         max_model_len=200,
-        scheduler_reserve_full_isl=reserve,
+        batching__scheduler_reserve_full_isl=reserve,
         kv_groups=(KVGroup(), KVGroup(sliding_window=64)),
+        retention__prefix_cache_retention_interval=None,
     )
     trace = trace_of([0, 0, 0], [160, 20, 20], [5, 5, 5])
     recorder = run(

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.policies.allocators import ContiguousAllocator
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.driver import Driver
 from kvsim.sim.engine.listener import ScheduleListener
@@ -27,8 +26,10 @@ from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import FINISHED, REFUSED, Recorder
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 from kvsim.traces.trace.trace import LENGTH, STOP, Trace
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
+    from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.engine.steps_in_flight import Flight
 
@@ -45,35 +46,37 @@ PLACES = st.sampled_from(
     ]
 )
 CONFIGS = st.builds(
-    lambda place, **options: SchedulerConfig(placement=place[0], compaction=place[1], **options),
+    lambda place, **options: engine_config(
+        allocator__placement=place[0], allocator__compaction=place[1], **options
+    ),
     place=PLACES,
-    allocator=st.just("contiguous"),
-    reservation=st.sampled_from(["max", "pow2", "oracle", "predicted", "predicted"]),
-    reservation_margin=st.sampled_from([0.25, 1.0, 1.5]),
-    predictor=st.sampled_from(["max_tokens", "oracle", "noisy", "bucketed", "quantile"]),
-    predictor_prior=st.sampled_from([1, 5, 20]),
-    predictor_bucket_bounds=st.just((4, 16)),
-    batching=st.sampled_from(["iteration-level", "mixed-running-first"]),
+    allocator__kind=st.just("contiguous"),
+    allocator__reservation=st.sampled_from(["max", "pow2", "oracle", "predicted", "predicted"]),
+    allocator__reservation_margin=st.sampled_from([0.25, 1.0, 1.5]),
+    predictor__kind=st.sampled_from(["max_tokens", "oracle", "noisy", "bucketed", "quantile"]),
+    predictor__prior=st.sampled_from([1, 5, 20]),
+    predictor__bucket_bounds=st.just((4, 16)),
+    batching__policy=st.sampled_from(["iteration-level", "mixed-running-first"]),
     block_size=st.just(1),
     num_gpu_blocks=st.integers(20, 150),
     max_num_batched_tokens=st.integers(4, 40),
     max_num_seqs=st.integers(1, 5),
     max_model_len=st.just(MODEL_LEN),
     enable_prefix_caching=st.just(False),
-    policy=st.sampled_from(["fcfs", "fcfs", "priority"]),
+    queue__policy=st.sampled_from(["fcfs", "fcfs", "priority"]),
     async_scheduling=st.booleans(),
 ) | st.builds(
-    SchedulerConfig,
-    allocator=st.just("contiguous"),
-    reservation=st.sampled_from(["max", "pow2", "oracle"]),
-    placement=st.sampled_from(["buddy", "first-fit", "best-fit"]),
-    batching=st.sampled_from(["static", "no-evict"]),
+    engine_config,
+    allocator__kind=st.just("contiguous"),
+    allocator__reservation=st.sampled_from(["max", "pow2", "oracle"]),
+    allocator__placement=st.sampled_from(["buddy", "first-fit", "best-fit"]),
+    batching__policy=st.sampled_from(["static", "no-evict"]),
     block_size=st.just(1),
     num_gpu_blocks=st.integers(20, 150),
     max_num_seqs=st.integers(1, 5),
     max_model_len=st.just(MODEL_LEN),
     enable_prefix_caching=st.just(False),
-    pad_to_longest=st.booleans(),
+    batching__pad_to_longest=st.booleans(),
 )
 COSTS = st.builds(
     LinearCost,
@@ -130,7 +133,7 @@ class Account(Stepper, ScheduleListener):
         self.copied = 0
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
-        lacks = self.config.reservation == "predicted"
+        lacks = self.config.allocator.reservation == "predicted"
         assert lacks or not flight.step.preempted, "reservations leave nothing to preempt for"
         for item in flight.items:
             self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
@@ -165,35 +168,35 @@ class Account(Stepper, ScheduleListener):
                 {s.index for s in state.ended},
             )
         )
-        if self.config.reservation != "predicted":
+        if self.config.allocator.reservation != "predicted":
             assert all(s.reserved == self.wanted(s) for s in state.running)
         return boundary_ps
 
     def wanted(self, sequence: Sequence) -> int:
         """Reservation of a sequence that enters, by its definition."""
         index = sequence.index
-        if self.config.reservation == "predicted":
+        if self.config.allocator.reservation == "predicted":
             guess = self.state.context.predictor.output_tokens(sequence)
-            guess = -(-guess * int(4 * self.config.reservation_margin) // 4)
+            guess = -(-guess * int(4 * self.config.allocator.reservation_margin) // 4)
             return min(max(sequence.prompt_tokens + guess, sequence.known + 1), MODEL_LEN)
         prompt, output = self._requests.prompt_tokens[index], self._requests.num_outputs(index)
-        if self.config.reservation == "max":
+        if self.config.allocator.reservation == "max":
             return MODEL_LEN
-        if self.config.reservation == "pow2":
+        if self.config.allocator.reservation == "pow2":
             return min(prompt + next(p for p in POWERS if p >= output), MODEL_LEN)
         unforeseen = self.config.async_scheduling and not self._requests.foreseen[index]
         return prompt + output - 1 + unforeseen
 
     def rounded(self, slots: int) -> int:
         """Round-up by its definition."""
-        if self.config.placement != "buddy":
+        if self.config.allocator.placement != "buddy":
             return slots
         return next(power for power in POWERS if power >= slots)
 
     def fits(self, taken: list[bool], slots: int) -> bool:
         """Whether a run can be placed: anywhere, or at multiples of its size."""
         length = self.rounded(slots)
-        stride = length if self.config.placement == "buddy" else 1
+        stride = length if self.config.allocator.placement == "buddy" else 1
         starts = range(0, len(taken) - length + 1, stride)
         return any(not any(taken[start : start + length]) for start in starts)
 
@@ -256,7 +259,7 @@ def test_integrals_against_every_slot(
     ):
         assert sum(parts.values()) == config.num_gpu_blocks * window_ps
         assert min(parts.values()) >= 0
-        if config.reservation == "oracle":
+        if config.allocator.reservation == "oracle":
             assert parts["never"] == 0
 
 
@@ -265,10 +268,10 @@ def test_what_nobody_knows_changes_nothing(
     config: SchedulerConfig, trace: Trace, cost: LinearCost, data: st.DataObject
 ) -> None:
     """A run, twice: answers that are unfinished at some time get other lengths then."""
-    config = replace(
+    config = engine_config(
         config,
-        reservation=data.draw(st.sampled_from(["max", "predicted"])),
-        predictor=data.draw(st.sampled_from(["max_tokens", "quantile"])),
+        allocator__reservation=data.draw(st.sampled_from(["max", "predicted"])),
+        predictor__kind=data.draw(st.sampled_from(["max_tokens", "quantile"])),
         async_scheduling=False,
     )
     stops = np.full(len(trace), STOP, dtype=np.uint8)
@@ -293,9 +296,9 @@ def test_the_oracle_is_seen_to_know(reservation: str, leaks: bool) -> None:
     decisions = []
     for output in (2, 20):
         trace = Trace("two", np.zeros(2, np.int64), np.array([10, 10]), np.array([5, output]))
-        config = SchedulerConfig(
-            allocator="contiguous",
-            reservation=reservation,
+        config = engine_config(
+            allocator__kind="contiguous",
+            allocator__reservation=reservation,
             block_size=1,
             num_gpu_blocks=40,
             max_model_len=MODEL_LEN,

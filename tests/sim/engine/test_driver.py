@@ -16,8 +16,9 @@ from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.driver import Driver
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.recording.recorder import FINISHED, UNFINISHED
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.engine.stepper import Stepper
@@ -152,15 +153,20 @@ def test_progress_counts_ends_not_arrivals() -> None:
     [
         ({}, False, "leaper", "FCFS, one full-attention group, at most one partial prefill"),
         ({}, True, "stepper", "asked for"),
-        ({"policy": "priority"}, False, "stepper", 'policy "priority" breaks the order'),
-        ({"long_prefill_token_threshold": 5}, False, "stepper", "a long-prefill threshold"),
+        ({"queue__policy": "priority"}, False, "stepper", 'policy "priority" breaks the order'),
+        (
+            {"batching__long_prefill_token_threshold": 5},
+            False,
+            "stepper",
+            "a long-prefill threshold",
+        ),
     ],
 )
 def test_which_engine_runs_and_why(
     rules: dict[str, object], step: bool, engine: str, reason: str
 ) -> None:
     trace = make_trace(0, 3)
-    config = SchedulerConfig(num_gpu_blocks=100, max_model_len=100, **rules)  # type: ignore[arg-type]
+    config = engine_config(num_gpu_blocks=100, max_model_len=100, **rules)
     done = run(trace, config, COST, max_tokens=trace.output_tokens, step=step)
     assert done.engine == engine
     assert done.reason.startswith(reason)

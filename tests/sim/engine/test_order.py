@@ -18,7 +18,6 @@ import pytest
 from kvsim.policies.allocators import PagedAllocator
 from kvsim.policies.batching import MixedRunningFirst
 from kvsim.policies.queue_order import FCFS
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.host_link import HostLink
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.closed_loop_driver import SessionDriver
@@ -26,9 +25,10 @@ from kvsim.sim.engine.driver import Driver
 from kvsim.sim.engine.listener import ABORT, ScheduleListener
 from kvsim.sim.engine.stepper import Stepper
 from kvsim.sim.recording.recorder import FINISHED, REFUSED
-from kvsim.sim.run.replay import run
 from kvsim.traces.adjust.closed_loop import FollowOns
 from kvsim.traces.trace.trace import MorePredecessors, PrefixIds, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ def course_of(
                 np.array([one for row in others for one in row], dtype=np.int64),
             ),
         )
-    config = SchedulerConfig(**{"num_gpu_blocks": 101, "max_model_len": 200} | options)
+    config = engine_config(**{"num_gpu_blocks": 101, "max_model_len": 200} | options)
     link = HostLink(0, 10**15, block_bytes=1, copies_per_block=1)
     course = Course() if step else None
     recorder = run(
@@ -119,7 +119,7 @@ def course_of(
         listener=course,
         follow_ons=loop,
         num_users=num_users,
-        link=link if config.preemption_mode == "swap" else None,
+        link=link if config.preemption.mode == "swap" else None,
         audit=True,
     ).recorder
     return course or Course(), recorder
@@ -150,7 +150,7 @@ def answers() -> None:
     rows = [(0, 10, 1), (0, 10, 1), (0, 10, 1), (0, 10, 1), (0, 10, 1)]
     after = {2: ([0, 1], 5), 3: ([0], 20)}
     _, recorder = course_of(
-        rows, after=after, num_users=2, policy="priority", priority=[1, 0, 0, 0, 0]
+        rows, after=after, num_users=2, queue__policy="priority", priority=[1, 0, 0, 0, 0]
     )
     assert recorder.arrival_ps is not None
     assert [ps // NS for ps in recorder.arrival_ps] == [0, 0, 6, 21, 7]
@@ -194,7 +194,7 @@ def victims() -> None:
 def host() -> None:
     """Who is on the host comes back before the queue."""
     rows = [(0, 15, 4), (0, 15, 4), (2, 1, 1)]
-    swap: dict[str, Any] = {"preemption_mode": "swap", "num_host_blocks": 9}
+    swap: dict[str, Any] = {"preemption__mode": "swap", "num_host_blocks": 9}
     course, _ = course_of(rows, num_gpu_blocks=4, enable_prefix_caching=False, **swap)
     assert course.at(4) == [("results", [0]), ("call", [1, 2])]
 
@@ -214,8 +214,11 @@ def second_call() -> None:
 
 def stuck_requests() -> None:
     """Whom the empty pool does not hold is refused, and the next one enters at once."""
-    contiguous: dict[str, Any] = {"allocator": "contiguous", "reservation": "oracle"}
-    contiguous |= {"placement": "buddy", "block_size": 1, "enable_prefix_caching": False}
+    contiguous: dict[str, Any] = {
+        "allocator__kind": "contiguous",
+        "allocator__reservation": "oracle",
+    }
+    contiguous |= {"allocator__placement": "buddy", "block_size": 1, "enable_prefix_caching": False}
     course, recorder = course_of([(0, 79, 1), (0, 10, 1)], **contiguous)
     assert (recorder.status[0], recorder.first_scheduled_ps[1]) == (REFUSED, 0)
     assert course.at(0)[2:] == [("refused", [0]), ("call", [1])]

@@ -18,11 +18,12 @@ from simpy.events import NORMAL, EventPriority
 
 from kvsim.sim.conformance.random_scenario import make_config, make_trace
 from kvsim.sim.cost.step_cost import LinearCost
-from kvsim.sim.run.replay import run
 from kvsim.sim.run.run import simulate
 from kvsim.traces import read_trace
 from kvsim.traces.adjust.closed_loop import FollowOns
 from kvsim.traces.trace.trace import MorePredecessors, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,8 @@ def tied(seed: int) -> Tied:
     rnd = Random(seed)
     config = make_config(rnd)
     queue = rnd.choice(["fcfs"] * 3 + ["priority", "sjf", "longest-prefix-match", "fair"])
-    config = replace(config, policy=queue, predictor="max_tokens" if queue == "sjf" else "none")
+    predictor = "max_tokens" if queue == "sjf" else "none"
+    config = engine_config(config, queue__policy=queue, predictor__kind=predictor)
     trace = make_trace(rnd, config)
     num = len(trace)
     arrivals = sorted(rnd.randint(0, 8) for _ in range(num))

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from kvsim.policies.preemption import MODES
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.conformance.random_scenario import random_scenario
 from kvsim.sim.cost.host_link import HostLink
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.listener import ScheduleListener
 from kvsim.sim.recording.recorder import ABORTED, FINISHED, Recorder
 from kvsim.sim.recording.waiting_clock import CAUSES, PREEMPTED
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.engine.stepper import Stepper
@@ -82,14 +82,14 @@ def test_swapped_and_given_up_as_counted_one_by_one(mode: str, *, patient: bool)
         limits = np.array([rnd.randint(8_000, 60_000) for _ in rows])
         timeout_ns = None if patient else limits
         trace = Trace("random", arrival_ns, prompt, output, timeout_ns=timeout_ns)
-        config = SchedulerConfig(
+        config = engine_config(
             block_size=4,
             num_gpu_blocks=10,
             num_host_blocks=9,
             max_num_batched_tokens=16,
             max_model_len=40,
             enable_prefix_caching=False,
-            preemption_mode=mode,
+            preemption__mode=mode,
         )
         counting = Counting()
         cost = LinearCost(US, per_prefill_token_ps=US // 4)

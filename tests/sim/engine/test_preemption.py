@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from kvsim.policies.preemption import MODES, VICTIMS
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.conformance.stepper_log import StepperLog
 from kvsim.sim.cost.host_link import HostLink
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.recording.recorder import ABORTED, FINISHED
-from kvsim.sim.run.replay import EngineRun, run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
+
+if TYPE_CHECKING:
+    from kvsim.policies.scheduler_config import SchedulerConfig
+    from kvsim.sim.run.replay import EngineRun
 
 US = 10**6  # one microsecond in ps: the length of every step
 LINK = HostLink(alpha_ps=US // 10, bytes_per_s=10**7, block_bytes=3, copies_per_block=2)
@@ -36,10 +40,10 @@ def make_config(**rules: object) -> SchedulerConfig:
         "max_num_batched_tokens": 16,
         "max_model_len": 40,
         "enable_prefix_caching": False,
-        "preemption_mode": "swap",
+        "preemption__mode": "swap",
         "num_host_blocks": 8,
     }
-    return SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
+    return engine_config(**(defaults | rules))
 
 
 def stepped(
@@ -123,7 +127,11 @@ def test_engine_v0_admits_nobody_while_anybody_is_out() -> None:
     """And whoever comes back has a decode step before the next prompt has its own."""
     trace = make_trace((8, 4), (7, 4), (1, 1))
     trace.arrival_ns[2] = 2000
-    config = make_config(batching="prefill-first", prefill_rule="watermark", watermark=0.01)
+    config = make_config(
+        batching__policy="prefill-first",
+        batching__prefill_rule="watermark",
+        batching__watermark=0.01,
+    )
     assert plan_of(trace, config) == [
         "0-1: 0+8 1+7",
         "1-3: 0+1 -1",
@@ -137,7 +145,11 @@ def test_engine_v0_admits_nobody_while_anybody_is_out() -> None:
 
 
 def test_engine_v0_keeps_its_watermark_for_those_that_return() -> None:
-    config = make_config(batching="prefill-first", prefill_rule="watermark", watermark=0.4)
+    config = make_config(
+        batching__policy="prefill-first",
+        batching__prefill_rule="watermark",
+        batching__watermark=0.4,
+    )
     assert plan_of(make_trace((4, 9), (4, 6)), config) == [
         "0-1: 0+4 1+4",  # 2 of 4 blocks stay free
         "1-2: 0+1 1+1",
@@ -166,11 +178,11 @@ def test_a_full_host_computes_again() -> None:
 def test_auto_says_how_often_it_was_right() -> None:
     # r1 lost 7 of 8 tokens: again costs 7 us more at 1 us a prefill token; copies cost 2 us
     dear = LinearCost(US, per_prefill_token_ps=US)
-    recorder = stepped(TWO, make_config(preemption_mode="auto"), cost=dear).recorder
+    recorder = stepped(TWO, make_config(preemption__mode="auto"), cost=dear).recorder
     assert recorder.num_swaps == 1
     assert recorder.num_judged == recorder.num_right == {"swap": 1, "recompute": 0}
     cheap = LinearCost(US, per_prefill_token_ps=US // 10)  # 0.7 us
-    recorder = stepped(TWO, make_config(preemption_mode="auto"), cost=cheap).recorder
+    recorder = stepped(TWO, make_config(preemption__mode="auto"), cost=cheap).recorder
     assert recorder.num_swaps == 0
     assert recorder.num_judged == recorder.num_right == {"swap": 0, "recompute": 1}
 
@@ -188,8 +200,11 @@ def test_a_client_that_gives_up_on_the_host_frees_its_blocks_there() -> None:
     ("rules", "why"),
     [
         ({}, "preemption by swap is stepped through"),
-        ({"preemption_mode": "auto"}, "preemption by auto is stepped through"),
-        ({"preemption_mode": "recompute", "victim": "first"}, "victim first is stepped through"),
+        ({"preemption__mode": "auto"}, "preemption by auto is stepped through"),
+        (
+            {"preemption__mode": "recompute", "preemption__victim": "first"},
+            "victim first is stepped through",
+        ),
     ],
 )
 def test_the_stepper_runs_and_says_why(rules: dict[str, object], why: str) -> None:
@@ -199,7 +214,7 @@ def test_the_stepper_runs_and_says_why(rules: dict[str, object], why: str) -> No
 
 @pytest.mark.parametrize("victim", ["by-queue", "last"])
 def test_the_leaper_knows_the_last_one(victim: str) -> None:
-    config = make_config(preemption_mode="recompute", victim=victim, max_num_seqs=8)
+    config = make_config(preemption__mode="recompute", preemption__victim=victim, max_num_seqs=8)
     assert stepped(TWO, config).engine == "leaper"
 
 
@@ -222,11 +237,11 @@ class TestEveryVictimInEveryMode:
 
     def rules(self, victim: str, mode: str) -> dict[str, Any]:
         return {
-            "victim": victim,
-            "preemption_mode": mode,
+            "preemption__victim": victim,
+            "preemption__mode": mode,
             "num_gpu_blocks": 10,
             "num_host_blocks": 9,
-            "policy": "priority" if victim == "lowest-priority" else "fcfs",
+            "queue__policy": "priority" if victim == "lowest-priority" else "fcfs",
         }
 
     def test_everybody_finishes_and_nothing_is_left(self, victim: str, mode: str) -> None:

@@ -13,10 +13,11 @@ from kvsim.cli.text.summary_table import summary_lines
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.requests import Requests
-from kvsim.sim.run.replay import run
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces.trace.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.run.run import Run
@@ -42,7 +43,7 @@ def make_trace(
 def order_of_entry(trace: Trace, **rules: object) -> list[int]:
     """Requests in the order in which they enter an engine of one seat."""
     defaults = {"block_size": 4, "num_gpu_blocks": 101, "max_model_len": 200, "max_num_seqs": 1}
-    config = SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
+    config = engine_config(**(defaults | rules))
     max_tokens = np.full(len(trace), 100)
     done = run(trace, config, LinearCost(US), max_tokens=max_tokens, audit=True)
     starts = list(done.recorder.first_scheduled_ps)
@@ -52,24 +53,24 @@ def order_of_entry(trace: Trace, **rules: object) -> list[int]:
 def test_shortest_job_first_by_the_truth() -> None:
     trace = make_trace((0, 4, 30), (1, 4, 20), (2, 4, 5), (3, 4, 9))
     assert order_of_entry(trace) == [0, 1, 2, 3]
-    assert order_of_entry(trace, policy="sjf", predictor="oracle") == [0, 2, 3, 1]
-    assert order_of_entry(trace, policy="sjf", predictor="max_tokens") == [0, 1, 2, 3]
+    assert order_of_entry(trace, queue__policy="sjf", predictor__kind="oracle") == [0, 2, 3, 1]
+    assert order_of_entry(trace, queue__policy="sjf", predictor__kind="max_tokens") == [0, 1, 2, 3]
 
 
 def test_longest_prefix_match_takes_who_hits() -> None:
     ids = [[1, 2], [3, 4], [1, 2]]
     trace = make_trace((0, 8, 3), (1, 8, 3), (2, 8, 3), ids=ids)
     assert order_of_entry(trace) == [0, 1, 2]
-    lpm: dict[str, object] = {"policy": "longest-prefix-match"}
+    lpm: dict[str, object] = {"queue__policy": "longest-prefix-match"}
     assert order_of_entry(trace, **lpm) == [0, 2, 1]
     assert order_of_entry(trace, **lpm, enable_prefix_caching=False) == [0, 1, 2]
-    assert order_of_entry(trace, **lpm, queue_lpm_max_waiting=1) == [0, 1, 2]
+    assert order_of_entry(trace, **lpm, queue__lpm_max_waiting=1) == [0, 1, 2]
 
 
 def test_fair_takes_turns() -> None:
     rows = [(0, 10, 3)] * 4
     trace = make_trace(*rows, session=["ann", "ann", "ann", "bob"])
-    assert order_of_entry(trace, policy="fair", queue_quantum=10) == [0, 3, 1, 2]
+    assert order_of_entry(trace, queue__policy="fair", queue__quantum=10) == [0, 3, 1, 2]
 
 
 def test_a_user_is_the_session_or_the_request_itself() -> None:
@@ -90,7 +91,7 @@ def test_a_user_comes_before_the_session() -> None:
 def test_fair_shares_among_users_however_many_sessions_they_open() -> None:
     trace = make_trace(*[(0, 10, 3)] * 5, session=["a", "b", "c", "d", "e"])
     trace.user = ["ann", "ann", "ann", "bob", "bob"]
-    fair: dict[str, object] = {"policy": "fair", "queue_quantum": 10}
+    fair: dict[str, object] = {"queue__policy": "fair", "queue__quantum": 10}
     assert order_of_entry(trace, **fair) == [0, 3, 1, 4, 2]
     trace.user = None
     assert order_of_entry(trace, **fair) == [0, 1, 2, 3, 4]
@@ -125,7 +126,7 @@ def test_a_run_under_fair_is_deficit_round_robin_by_user(
     users, prompts = [user for user, _ in requests], [prompt for _, prompt in requests]
     trace = make_trace(*((0, prompt, 3) for prompt in prompts), session=["s"] * len(requests))
     trace.user = users
-    entered = order_of_entry(trace, policy="fair", queue_quantum=quantum)
+    entered = order_of_entry(trace, queue__policy="fair", queue__quantum=quantum)
     assert entered == by_hand(users, prompts, quantum)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from numpy.typing import NDArray
 
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
-from kvsim.sim.run.replay import EngineRun, run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_run import run
+
+if TYPE_CHECKING:
+    from kvsim.sim.run.replay import EngineRun
 
 Ints = NDArray[np.int64]
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from kvsim.policies.allocators import RadixAllocator
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.listener import ScheduleListener
-from kvsim.sim.run.replay import run
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.preset import load_preset, verification
 from kvsim.sim.scenario.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces.trace.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.engine.stepper import Stepper
@@ -57,14 +57,14 @@ class Hits(ScheduleListener):
 def hits(trace: Trace, **rules: object) -> Hits:
     """Chunks of 4 tokens, one microsecond a step, pages of 1 token unless said otherwise."""
     defaults: dict[str, object] = {
-        "prefix": "radix",
+        "allocator__prefix": "radix",
         "block_size": 1,
         "num_gpu_blocks": 100,
         "max_num_batched_tokens": 4,
         "max_num_seqs": 4,
         "max_model_len": 40,
     }
-    config = SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
+    config = engine_config(**(defaults | rules))
     listener = Hits()
     cost = LinearCost(base_ps=US)
     assert trace.max_tokens is not None
@@ -111,12 +111,16 @@ def test_what_a_preempted_request_has_generated_is_lost() -> None:
 def test_a_scenario_in_pages_of_one_token_unless_given() -> None:
     setup = set_up(Scenario.load().with_values(RADIX | SMALL))
     config = setup.config
-    assert (config.prefix, config.block_size, config.eviction) == ("radix", 1, "lru")
+    assert (config.allocator.prefix, config.block_size, config.eviction.policy) == (
+        "radix",
+        1,
+        "lru",
+    )
     assert config.usable_blocks == config.num_gpu_blocks == setup.pool.num_blocks
     assert setup.pool.num_null_blocks == 0
     values = RADIX | SMALL | {"engine.block_size": 32, "eviction.policy": "slru"}
     config = set_up(Scenario.load().with_values(values)).config
-    assert (config.block_size, config.eviction) == (32, "slru")
+    assert (config.block_size, config.eviction.policy) == (32, "slru")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import pytest
 from kvsim.cli.text.compare_table import comparison_lines
 from kvsim.cli.text.summary_table import summary_lines
 from kvsim.policies.retention import RETENTION
-from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
+from kvsim.policies.scheduler_config import KVGroup
 from kvsim.sim.comparison.comparison import compare
 from kvsim.sim.comparison.lines import table_lines
 from kvsim.sim.conformance.random_scenario import make_cost, make_trace
@@ -21,11 +20,13 @@ from kvsim.sim.cost.retention_cost import reads_kept
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.explain.explain import explain
 from kvsim.sim.leaping.leaper import leapable
-from kvsim.sim.run.replay import run
+from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces.trace.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 from tests.seeds import for_seeds
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def test_a_budget_of_the_last_tokens_is_a_window_in_every_integer(seed: int) -> 
     budget, kind = rnd.randint(1, 40), rnd.choice(["fifo", "sinks-recent"])
     in_flight_twice = rnd.random() < 0.5
     block_size, model_len = rnd.choice([1, 2, 4, 16]), 128
-    config = SchedulerConfig(
+    config = engine_config(
         block_size=block_size,
         num_gpu_blocks=rnd.randint(60, 400) // block_size + 8,
         max_num_batched_tokens=rnd.choice([8, 16, 64]),
@@ -69,18 +70,18 @@ def test_a_budget_of_the_last_tokens_is_a_window_in_every_integer(seed: int) -> 
         max_model_len=model_len,
         enable_prefix_caching=False,
         async_scheduling=in_flight_twice,
-        scheduler_reserve_full_isl=rnd.random() < 0.7,
+        batching__scheduler_reserve_full_isl=rnd.random() < 0.7,
         kv_groups=(KVGroup(sliding_window=budget),),
     )
     trace, cost = make_trace(rnd, config), make_cost(rnd, overlap=in_flight_twice)
     max_tokens = np.full(len(trace), model_len)
     window = run(trace, config, cost, max_tokens=max_tokens, audit=True)
-    chosen = replace(
+    chosen = engine_config(
         config,
         kv_groups=(KVGroup(),),
-        retention=kind,
-        retention_budget=budget,
-        retention_sinks=0,
+        retention__kind=kind,
+        retention__budget=budget,
+        retention__sinks=0,
     )
     dropped = run(trace, chosen, cost, max_tokens=max_tokens, audit=True)
     assert integers(dropped) == integers(window)
@@ -109,7 +110,7 @@ def one(prompt: int, output: int, number: int = 1) -> Trace:
 
 
 def small_run(trace: Trace, **rules: Any) -> EngineRun:
-    config = SchedulerConfig(
+    config = engine_config(
         **{
             "block_size": 4,
             "num_gpu_blocks": 65,
@@ -127,7 +128,9 @@ def peaks(done: EngineRun) -> dict[str, int]:
 
 
 def test_a_budget_bounds_what_decoding_holds() -> None:
-    done = small_run(one(40, 150), retention="sinks-recent", retention_budget=16, retention_sinks=4)
+    done = small_run(
+        one(40, 150), retention__kind="sinks-recent", retention__budget=16, retention__sinks=4
+    )
     assert peaks(done) == {"prompt": 10, "recomputing": 0, "decoding": 5}  # sinks, 11 in 3 or 4
     whole = small_run(one(40, 150))
     assert whole.recorder.retention is None
@@ -135,9 +138,9 @@ def test_a_budget_bounds_what_decoding_holds() -> None:
 
 def test_a_preempted_sequence_recomputes_all_before_it_drops_again() -> None:
     rules: dict[str, Any] = {
-        "retention": "heavy-hitters",
-        "retention_budget": 16,
-        "retention_recent": 8,
+        "retention__kind": "heavy-hitters",
+        "retention__budget": 16,
+        "retention__recent": 8,
     }
     trace = Trace(
         "two",
@@ -146,7 +149,7 @@ def test_a_preempted_sequence_recomputes_all_before_it_drops_again() -> None:
         np.array([150, 2]),
         priority=np.array([1, 0]),
     )
-    rules |= {"policy": "priority", "scheduler_reserve_full_isl": False}
+    rules |= {"queue__policy": "priority", "batching__scheduler_reserve_full_isl": False}
     done = small_run(trace, num_gpu_blocks=29, **rules)
     assert list(done.recorder.preemptions) == [1, 0]
     lost = done.recorder.lost_tokens[0]
@@ -167,7 +170,10 @@ def test_first_drop_ends_publishing_for_those_who_come_later() -> None:
     )
     hits = {
         kind: small_run(
-            trace, retention=kind, retention_budget=60, retention_sinks=4, retention_recent=30
+            trace,
+            retention__kind=kind,
+            retention__budget=60,
+            retention__sinks=4,
         ).recorder.hit_tokens[1]
         for kind in RETENTION.builtins
     }
@@ -175,21 +181,21 @@ def test_first_drop_ends_publishing_for_those_who_come_later() -> None:
 
 
 def test_scores_take_the_time_that_is_stated() -> None:
-    rules = {"retention": "heavy-hitters", "retention_budget": 16, "retention_recent": 8}
+    rules = {"retention__kind": "heavy-hitters", "retention__budget": 16, "retention__recent": 8}
     free = small_run(one(40, 10), **rules)
-    paid = small_run(one(40, 10), retention_score_ps=7, **rules)
+    paid = small_run(one(40, 10), retention__score_ps=7, **rules)
     assert paid.recorder.end_ps - free.recorder.end_ps == 9 * 16 * 7  # nine decodes
 
 
 def test_packing_costs_copies_and_frees_blocks() -> None:
     rules: dict[str, Any] = {
-        "retention": "heavy-hitters",
-        "retention_budget": 16,
-        "retention_recent": 4,
+        "retention__kind": "heavy-hitters",
+        "retention__budget": 16,
+        "retention__recent": 4,
         "enable_prefix_caching": False,
     }
     loose = small_run(one(40, 150), **rules)
-    packed = small_run(one(40, 150), retention_compaction="eager", **rules)
+    packed = small_run(one(40, 150), retention__compaction="eager", **rules)
     moved = packed.recorder.relocations
     assert moved is not None
     assert moved.num_packed > 0
@@ -203,7 +209,7 @@ def test_packing_costs_copies_and_frees_blocks() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in RETENTION.builtins if kind != "model"])
 def test_who_drops_is_stepped_through(kind: str) -> None:
-    assert leapable(SchedulerConfig(retention=kind)) == (
+    assert leapable(engine_config(retention__kind=kind)) == (
         False,
         f"retention {kind} drops tokens in every step",
     )
@@ -306,7 +312,7 @@ def test_scores_must_reach_as_far_as_sequences_may(tmp_path: Path) -> None:
 
 def test_hits_lost_to_dropping_are_not_explained() -> None:
     with pytest.raises(ValueError, match="'fifo' ends publishing"):
-        explain(one(4, 4), Scenario().with_values(SMALL | FIFO), seed=0, options={})
+        explain(one(4, 4), Scenario().with_values(SMALL | FIFO), RunOptions())
 
 
 def test_keys_that_a_kind_does_not_read_are_named() -> None:

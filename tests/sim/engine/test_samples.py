@@ -14,10 +14,11 @@ from kvsim.sim.conformance.random_scenario import RandomScenario, random_scenari
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.samples import Samples
 from kvsim.sim.recording.recorder import ABORTED, FINISHED, REFUSED, UNFINISHED, Recorder
-from kvsim.sim.run.replay import run
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces.trace.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 from tests.seeds import for_seeds
 from tests.sim.leaping.test_twin import left_behind
 
@@ -48,7 +49,9 @@ def ids_of(prefix: PrefixIds | None, index: int) -> list[int]:
 
 def test_a_trace_of_single_answers_stays_as_it_is() -> None:
     assert Samples.of(make_trace((5, 3, 1)), CONFIG) is None
-    assert Samples.of(make_trace((5, 3, 4)), replace(CONFIG, samples="group")) is None
+    assert (
+        Samples.of(make_trace((5, 3, 4)), engine_config(CONFIG, allocator__samples="group")) is None
+    )
 
 
 def test_samples_arrive_together_and_get_one_prompt() -> None:

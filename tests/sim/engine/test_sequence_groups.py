@@ -20,13 +20,14 @@ from kvsim.sim.engine.stepper import Stepper
 from kvsim.sim.metrics.shares import all_time, while_waiting
 from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import FINISHED, REFUSED, Recorder
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 LINK = HostLink(alpha_ps=7, bytes_per_s=10**11, block_bytes=3, copies_per_block=2)
 V0: dict[str, Any] = {
-    "batching": "prefill-first",
-    "prefill_rule": "watermark",
+    "batching__policy": "prefill-first",
+    "batching__prefill_rule": "watermark",
     "enable_chunked_prefill": False,
 }
 
@@ -39,11 +40,11 @@ def make_config(**rules: Any) -> SchedulerConfig:
         "max_num_seqs": 8,
         "max_model_len": 40,
         "enable_prefix_caching": False,
-        "samples": "group",
-        "preemption_mode": "swap-groups",
+        "allocator__samples": "group",
+        "preemption__mode": "swap-groups",
         "num_host_blocks": 1000,
     }
-    return SchedulerConfig(**values | V0 | rules)
+    return engine_config(**values | V0 | rules)
 
 
 def make_trace(rows: list[tuple[int, int, int, int, int]]) -> Trace:
@@ -146,7 +147,7 @@ def test_beams_drawn_anew_after_every_token_differ_by_a_few_tokens() -> None:
         block_size=1, num_gpu_blocks=4001, max_model_len=2000, beam_turnover=1e-9
     )
     trace = make_trace([(0, 1, 1500, 1, 2)])
-    often = run_groups(trace, SchedulerConfig(**_fields(config) | {"beam_turnover": 1.0}), COST)
+    often = run_groups(trace, engine_config(**_fields(config) | {"beam_turnover": 1.0}), COST)
     rare = run_groups(trace, config_rare, COST)
     assert saved(often, 2000) == pytest.approx(0.5, abs=0.003)
     assert saved(rare, 4000) == pytest.approx(1 / (2 * 751), abs=1e-4)  # the prompt's only token
@@ -249,20 +250,22 @@ def group_traces(draw: st.DrawFn) -> Trace:
 
 @st.composite
 def group_configs(draw: st.DrawFn) -> SchedulerConfig:
-    mixed = {"batching": "mixed-running-first", "enable_chunked_prefill": True}
-    iteration = mixed | {"batching": "iteration-level", "max_num_batched_tokens": 400}
+    mixed = {"batching__policy": "mixed-running-first", "enable_chunked_prefill": True}
+    iteration = mixed | {"batching__policy": "iteration-level", "max_num_batched_tokens": 400}
     batching = draw(st.sampled_from([V0, mixed, mixed | {"max_num_batched_tokens": 9}, iteration]))
     block_size = draw(st.sampled_from([1, 2, 4]))
     return make_config(
         **batching,
         block_size=block_size,
         num_gpu_blocks=1 + draw(st.integers(30, 80)) // block_size,
-        preemption_mode=draw(st.sampled_from(["swap", "swap-groups"])),
-        victim=draw(st.sampled_from(["last", "first", "most-blocks", "least-progress"])),
-        watermark=draw(st.sampled_from([0.0, 0.1])),
+        preemption__mode=draw(st.sampled_from(["swap", "swap-groups"])),
+        preemption__victim=draw(
+            st.sampled_from(["last", "first", "most-blocks", "least-progress"])
+        ),
+        batching__watermark=draw(st.sampled_from([0.0, 0.1])),
         max_num_seqs=draw(st.integers(4, 9)),
         beam_turnover=draw(st.sampled_from([0.2, 1.0])),
-        freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
+        allocator__freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
     )
 
 
@@ -320,7 +323,7 @@ def test_rows_of_one_sequence_run_as_without_groups(config: SchedulerConfig, tra
     fields = _fields(config)
     with_groups = run_groups(grouped, config, cost, step=True)
     without = run_groups(
-        single, SchedulerConfig(**fields | {"samples": "requests"}), cost, step=True
+        single, engine_config(**fields | {"allocator__samples": "requests"}), cost, step=True
     )
     assert with_groups.windows == without.windows
     assert list(with_groups.finish_ps) == list(without.finish_ps)

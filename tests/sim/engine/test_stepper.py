@@ -14,14 +14,16 @@ from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.engine.stepper import Stepper
 from kvsim.sim.recording.recorder import FINISHED, REFUSED
-from kvsim.sim.run.replay import EngineRun, run
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 from kvsim.traces.trace.trace import LENGTH, STOP, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvsim.sim.engine.steps_in_flight import Flight
+    from kvsim.sim.run.replay import EngineRun
 
 US = 10**6  # one microsecond in ps: the length of every step
 
@@ -46,8 +48,9 @@ def make_config(**rules: object) -> SchedulerConfig:
         "max_num_batched_tokens": 16,
         "max_model_len": 40,
         "enable_prefix_caching": False,
+        "retention__prefix_cache_retention_interval": None,
     }
-    return SchedulerConfig(**(defaults | rules))  # type: ignore[arg-type]
+    return engine_config(**(defaults | rules))
 
 
 def stepped(
@@ -176,7 +179,7 @@ def test_a_sequence_that_only_preempts_itself_is_refused() -> None:
         num_gpu_blocks=5,
         block_size=1,
         max_num_batched_tokens=4,
-        scheduler_reserve_full_isl=False,
+        batching__scheduler_reserve_full_isl=False,
         kv_groups=(KVGroup(sliding_window=5),),
     )
     recorder = stepped(make_trace((0, 12, 2), (1, 3, 1)), config).recorder
@@ -197,8 +200,8 @@ def test_two_sequences_that_both_lack_room_for_a_window_are_refused() -> None:
         num_gpu_blocks=5,
         block_size=1,
         max_num_batched_tokens=4,
-        long_prefill_token_threshold=3,
-        scheduler_reserve_full_isl=False,
+        batching__long_prefill_token_threshold=3,
+        batching__scheduler_reserve_full_isl=False,
         kv_groups=(KVGroup(sliding_window=5),),
     )
     trace = make_trace((0, 16, 6), (0, 9, 10))
@@ -214,11 +217,11 @@ def test_prefills_that_put_each_other_out_for_ever_are_ended() -> None:
         max_num_batched_tokens=40,
         max_num_seqs=4,
         max_model_len=40,
-        policy="priority",
+        queue__policy="priority",
         enable_chunked_prefill=False,
-        long_prefill_token_threshold=3,
-        scheduler_reserve_full_isl=False,
-        freed_blocks_without_key="back",
+        batching__long_prefill_token_threshold=3,
+        batching__scheduler_reserve_full_isl=False,
+        allocator__freed_blocks_without_key="back",
         enable_prefix_caching=False,
     )
     trace = make_trace(*((0, prompt, 1) for prompt in (5, 1, 13, 3, 15, 16)))
@@ -234,7 +237,7 @@ RULES: dict[str, dict[str, object]] = {
     "sync": {},
     "cached": {"enable_prefix_caching": True},
     "async": {"async_scheduling": True, "enable_prefix_caching": True},
-    "priority": {"policy": "priority"},
+    "priority": {"queue__policy": "priority"},
     "hybrid": {"kv_groups": (KVGroup(), KVGroup(sliding_window=6)), "num_gpu_blocks": 18},
 }
 

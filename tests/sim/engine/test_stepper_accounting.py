@@ -7,7 +7,7 @@ the recorder's integrals exactly. Blocks with keys are vLLM's, or pages of a rad
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -31,6 +31,7 @@ from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import FINISHED, REFUSED, Recorder
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 from kvsim.traces.trace.trace import LENGTH, STOP, PrefixIds, Trace
+from tests.engine_config import engine_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -53,12 +54,24 @@ GROUPS = (
 
 
 BATCHINGS: tuple[dict[str, Any], ...] = (
-    {"batching": "iteration-level"},
-    {"batching": "prefill-first", "new_token_ratio": 0.05, "clip_max_new_tokens": 6},
-    {"batching": "prefill-first", "prefill_rule": "watermark", "enable_chunked_prefill": False},
-    {"batching": "static", "enable_prefix_caching": False},
-    {"batching": "token-budget", "enable_chunked_prefill": False, "max_num_batched_tokens": 20},
-    {"batching": "no-evict"},
+    {"batching__policy": "iteration-level"},
+    {
+        "batching__policy": "prefill-first",
+        "batching__new_token_ratio": 0.05,
+        "batching__clip_max_new_tokens": 6,
+    },
+    {
+        "batching__policy": "prefill-first",
+        "batching__prefill_rule": "watermark",
+        "enable_chunked_prefill": False,
+    },
+    {"batching__policy": "static", "enable_prefix_caching": False},
+    {
+        "batching__policy": "token-budget",
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 20,
+    },
+    {"batching__policy": "no-evict"},
 )
 """Policies other than that of vLLM v1, and what they need."""
 
@@ -67,15 +80,15 @@ BATCHINGS: tuple[dict[str, Any], ...] = (
 def other_configs(draw: st.DrawFn) -> SchedulerConfig:
     """Every other batching, with full attention; all but one wait for the results of a step."""
     rules = draw(st.sampled_from(BATCHINGS))
-    overlaps = rules["batching"] in {"no-evict", "iteration-level"}
+    overlaps = rules["batching__policy"] in {"no-evict", "iteration-level"}
     prefix: Literal["hash", "radix"] = draw(st.sampled_from(["hash", "radix"]))
-    if rules["batching"] == "static":
+    if rules["batching__policy"] == "static":
         prefix = "hash"
     config = draw(configs(prefix, groups=(FULL,)))
-    swaps = rules["batching"] == "iteration-level" or "prefill_rule" in rules
+    swaps = rules["batching__policy"] == "iteration-level" or "batching__prefill_rule" in rules
     is_async = overlaps and config.async_scheduling
-    mode = config.preemption_mode if swaps and not is_async else "recompute"
-    return replace(config, async_scheduling=is_async, preemption_mode=mode, **rules)
+    mode = config.preemption.mode if swaps and not is_async else "recompute"
+    return engine_config(config, async_scheduling=is_async, preemption__mode=mode, **rules)
 
 
 @st.composite
@@ -103,29 +116,33 @@ def configs(
         else ["recompute", "swap", "swap", "auto"]
     )
     retention = draw(retentions()) if chooses else {}
-    caches = "retention_compaction" not in retention
+    caches = "retention__compaction" not in retention
     pool_tokens = draw(st.integers(18, 40) if kv_groups == FULL else st.integers(60, 80))
-    return SchedulerConfig(
+    return engine_config(
         block_size=block_size,
         num_gpu_blocks=1 + pool_tokens // block_size * len(kv_groups),
         max_num_batched_tokens=draw(st.integers(4, 24)) if chunked else MODEL_LEN,
         max_num_seqs=draw(st.integers(1, 4)),
         max_model_len=MODEL_LEN,
         enable_prefix_caching=prefix == "radix" or (caches and draw(st.booleans())),
-        prefix=prefix,
-        eviction=draw(st.sampled_from(["lru", "slru", "filo"])) if prefix == "radix" else "lru",
+        allocator__prefix=prefix,
+        eviction__policy=draw(st.sampled_from(["lru", "slru", "filo"]))
+        if prefix == "radix"
+        else "lru",
         enable_chunked_prefill=chunked,
-        long_prefill_token_threshold=draw(st.sampled_from([0, 0, 3])),
-        policy=policy,
-        watermark=draw(st.sampled_from([0.0, 0.1])),
-        scheduler_reserve_full_isl=policy == "priority" or draw(st.booleans()),
+        batching__long_prefill_token_threshold=draw(st.sampled_from([0, 0, 3])),
+        queue__policy=policy,
+        batching__watermark=draw(st.sampled_from([0.0, 0.1])),
+        batching__scheduler_reserve_full_isl=policy == "priority" or draw(st.booleans()),
         async_scheduling=asynchronous,
-        victim=draw(st.sampled_from(sorted(VICTIMS.builtins.keys() - {"most-remaining"}))),
-        preemption_mode=draw(st.sampled_from(modes)),
+        preemption__victim=draw(
+            st.sampled_from(sorted(VICTIMS.builtins.keys() - {"most-remaining"}))
+        ),
+        preemption__mode=draw(st.sampled_from(modes)),
         num_host_blocks=draw(st.integers(0, 30)),
-        prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
+        retention__prefix_cache_retention_interval=draw(st.sampled_from([None, 0])),
         kv_groups=kv_groups,
-        freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
+        allocator__freed_blocks_without_key=draw(st.sampled_from(["front", "back"])),
         **retention,
     )
 
@@ -134,15 +151,16 @@ def configs(
 def retentions(draw: st.DrawFn) -> dict[str, Any]:
     """What full attention is made to keep, with and without packing."""
     budget = draw(st.integers(3, 12))
+    kind = draw(st.sampled_from(["sinks-recent", "fifo", "heavy-hitters"]))
     rules = {
-        "retention": draw(st.sampled_from(["sinks-recent", "fifo", "heavy-hitters"])),
-        "retention_budget": budget,
-        "retention_sinks": draw(st.integers(0, 2)),
-        "retention_recent": draw(st.integers(1, budget)),
-        "retention_heads": draw(st.integers(1, 3)),
-        "retention_head_agreement": draw(st.sampled_from([0.0, 0.5])),
+        "retention__kind": kind,
+        "retention__budget": budget,
+        "retention__sinks": draw(st.integers(0, 2)),
+        "retention__recent": draw(st.integers(1, budget)) if kind == "heavy-hitters" else None,
+        "retention__heads": draw(st.integers(1, 3)),
+        "retention__head_agreement": draw(st.sampled_from([0.0, 0.5])),
     }
-    return rules | draw(st.sampled_from([{}, {"retention_compaction": "eager"}]))
+    return rules | draw(st.sampled_from([{}, {"retention__compaction": "eager"}]))
 
 
 @st.composite
@@ -298,11 +316,13 @@ class Account(Stepper, ScheduleListener):
         if config.keeps_everything:
             windows = (group.sliding_window or MODEL_LEN for group in config.kv_groups)
             return [set(range(computed - window + 1)) for window in windows]
-        recent = {"sinks-recent": config.retention_budget - config.retention_sinks}
-        recent |= {"fifo": config.retention_budget, "heavy-hitters": config.retention_recent}
-        old = range(computed - recent[config.retention] + 1)
-        kept = set(range(config.retention_sinks)) if config.retention == "sinks-recent" else set()
-        if config.retention == "heavy-hitters":
+        rules = config.retention
+        assert rules.budget is not None
+        recent = {"sinks-recent": rules.budget - rules.sinks}
+        recent |= {"fifo": rules.budget, "heavy-hitters": rules.recent or 0}
+        old = range(computed - recent[rules.kind] + 1)
+        kept = set(range(rules.sinks)) if rules.kind == "sinks-recent" else set()
+        if rules.kind == "heavy-hitters":
             if in_prompt:
                 return [set()]
             retention = make_retention(config, config.kv_groups[0])
@@ -416,7 +436,7 @@ class Account(Stepper, ScheduleListener):
 
     def _num_holes(self, blocks: Blocks) -> int:
         """Slots whose token no owner keeps, those of the block's copies included."""
-        if self.config.retention_compaction != "none":
+        if self.config.retention.compaction != "none":
             return self._num_unpacked(blocks)
         together: dict[Hashable, list[set[int]]] = {}
         for number, owners in blocks.dropped.items():

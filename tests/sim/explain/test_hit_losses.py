@@ -10,8 +10,8 @@ import pytest
 
 from kvsim.sim.conformance.random_scenario import random_scenario
 from kvsim.sim.explain.hit_losses import PARTS, hit_parts, tokens_seen_before
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import PrefixIds, Trace
+from tests.engine_run import run
 
 
 def make_trace(prompts: list[int], ids: list[list[int]], id_tokens: int) -> Trace:

@@ -14,11 +14,11 @@ from kvsim.sim.conformance.random_scenario import radix_scenario, random_scenari
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.explain.timeline import NOT_DRAWN, Moment, Slice, Timeline, Track, chosen
 from kvsim.sim.recording.recorder import FINISHED, REFUSED
-from kvsim.sim.run.replay import run
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces.adjust.patience import with_timeout
 from kvsim.traces.trace.trace import Trace
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

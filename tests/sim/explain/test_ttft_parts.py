@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.conformance.random_scenario import RandomScenario, random_scenario
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.explain.ttft_parts import PARTS, TtftParts
 from kvsim.sim.recording.waiting_clock import CAUSES
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ def scenario(
     arrivals_us: list[int], prompts: list[int], outputs: list[int], **rules: object
 ) -> RandomScenario:
     """Steps last 1 us for each token computed in them."""
-    config = SchedulerConfig(max_model_len=1000, **rules)  # type: ignore[arg-type]
+    config = engine_config(max_model_len=1000, **rules)
     times, lengths, answers = (np.array(v, np.int64) for v in (arrivals_us, prompts, outputs))
     trace = Trace("by hand", times * 1000, lengths, answers)
     cost = LinearCost(0, per_prefill_token_ps=US, per_decode_seq_ps=US)

@@ -20,12 +20,13 @@ from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.next_use import NextUse
 from kvsim.sim.engine.requests import Requests
-from kvsim.sim.run.replay import run
 from kvsim.sim.run.run import simulate
 from kvsim.sim.scenario.loader import scenario_to_toml
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces.reuse import measure_reuse, replay
 from kvsim.traces.trace.trace import PrefixIds, Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -48,8 +49,8 @@ SECOND_NS = 10**9
 def left_behind(seed: int, **options: Any) -> dict[str, Any]:
     """What a small, tight, random scenario leaves with some options changed, audited."""
     trace, config, cost, max_tokens = twin.random_scenario(Random(seed))
-    plain = {"enable_prefix_caching": True, "eviction": "lru", "eviction_capacity": None}
-    config = replace(config, **(plain | options))
+    plain = {"enable_prefix_caching": True, "eviction__policy": "lru", "eviction__capacity": None}
+    config = engine_config(config, **(plain | options))
     done = run(trace, config, cost, max_tokens=max_tokens, audit=True, step=True)
     values: dict[str, Any] = twin.left_behind(done.recorder)
     return values
@@ -61,16 +62,16 @@ left_by_lru = cache(left_behind)
 @pytest.mark.parametrize("seed", range(0, 60, 6))
 def test_lru_as_an_order_is_the_free_queue(seed: int) -> None:
     for one in range(seed, seed + 6):
-        front = {"freed_blocks_without_key": "front"}
-        assert left_behind(one, **front) == left_behind(one, **front, eviction_capacity=10**6)
+        front = {"allocator__freed_blocks_without_key": "front"}
+        assert left_behind(one, **front) == left_behind(one, **front, eviction__capacity=10**6)
 
 
 @pytest.mark.parametrize("name", EVICTION.builtins)
 def test_runs_are_sound_under_every_order_and_the_same_again(name: str) -> None:
     evicted = 0
     for seed in range(12):
-        first = left_behind(seed, eviction=name)
-        assert first == left_behind(seed, eviction=name)
+        first = left_behind(seed, eviction__policy=name)
+        assert first == left_behind(seed, eviction__policy=name)
         assert first["status"] == left_by_lru(seed)["status"]
         evicted += first["num_evicted_blocks"]
     assert evicted > 200
@@ -92,7 +93,7 @@ COST = LinearCost(1_000_000, per_prefill_token_ps=1000)
 
 def hits(chains: list[list[int]], **options: Any) -> list[int]:
     trace = make_trace(chains)
-    config = replace(CONFIG, **options)
+    config = engine_config(CONFIG, **options)
     done = run(trace, config, COST, max_tokens=trace.output_tokens, audit=True, seed=3)
     return [tokens // 4 for tokens in done.recorder.hit_tokens]
 
@@ -109,8 +110,8 @@ def test_an_infinite_cache_hits_all_that_was_there_before() -> None:
         prefixes = [tuple(chain[:length]) for length in range(1, len(chain) + 1)]
         expected.append(sum(prefix in seen for prefix in prefixes))
         seen.update(prefixes)
-    assert hits(chains, eviction_capacity=math.inf) == expected
-    assert hits(chains, eviction_capacity=math.inf, eviction="fifo") == expected
+    assert hits(chains, eviction__capacity=math.inf) == expected
+    assert hits(chains, eviction__capacity=math.inf, eviction__policy="fifo") == expected
     assert sum(hits(chains)) < sum(expected)
 
 
@@ -119,7 +120,7 @@ def test_what_comes_back_takes_room_again() -> None:
     chains = [[1, 1, 1, 1], [2, 2], [1, 1, 1, 1], [2, 2]]
     trace = make_trace(chains, outputs=3)
     trace = replace(trace, arrival_ns=np.array([0, 1, 2 * SECOND_NS, 2 * SECOND_NS]))
-    config = replace(CONFIG, eviction_capacity=math.inf)
+    config = engine_config(CONFIG, eviction__capacity=math.inf)
     recorder = run(trace, config, COST, max_tokens=trace.output_tokens, audit=True).recorder
     assert [tokens // 4 for tokens in recorder.hit_tokens] == [0, 0, 4, 2]
     assert recorder.first_scheduled_ps[3] == recorder.finish_ps[2]
@@ -127,15 +128,15 @@ def test_what_comes_back_takes_room_again() -> None:
 
 def test_a_capacity_of_none_at_all_caches_what_is_in_use() -> None:
     chains = [[1, 2], [1, 2], [1, 2]]
-    assert hits(chains, eviction_capacity=0) == [0, 0, 0]
-    assert hits(chains, eviction_capacity=1) == [0, 1, 1]
+    assert hits(chains, eviction__capacity=0) == [0, 0, 0]
+    assert hits(chains, eviction__capacity=1) == [0, 1, 1]
     assert hits(chains) == [0, 2, 2]
 
 
 def test_furthest_next_use_keeps_what_lru_loses() -> None:
     chains = [[1, 1, 1], [2, 2, 2], [3, 3, 3]] * 6  # a loop just larger than the pool
     assert sum(hits(chains)) == 0
-    assert sum(hits(chains, eviction="furthest-next-use")) > 15
+    assert sum(hits(chains, eviction__policy="furthest-next-use")) > 15
 
 
 @pytest.mark.parametrize("policy", ["lru", "lfu"])
@@ -146,7 +147,9 @@ def test_far_apart_requests_hit_what_the_untimed_tree_says(policy: str, seed: in
     reuse = measure_reuse(make_trace(chains))
     hit = replay(reuse.accesses, "tree", policy, CONFIG.usable_blocks - 1)
     bounds = pairwise(reuse.accesses.offsets.tolist())
-    assert hits(chains, eviction=policy) == [int(hit[start:end].sum()) for start, end in bounds]
+    assert hits(chains, eviction__policy=policy) == [
+        int(hit[start:end].sum()) for start, end in bounds
+    ]
 
 
 def test_next_use_against_all_requests_looked_at() -> None:
@@ -180,16 +183,16 @@ def test_next_use_against_all_requests_looked_at() -> None:
 def test_what_may_not_be_leapt_says_why() -> None:
     def engine(**options: Any) -> tuple[str, str]:
         trace = make_trace([[1], [1]])
-        config = replace(CONFIG, **options)
+        config = engine_config(CONFIG, **options)
         done = run(trace, config, COST, max_tokens=trace.output_tokens)
         return done.engine, done.reason
 
     assert engine()[0] == "leaper"
-    assert engine(eviction="lfu")[0] == engine(eviction_capacity=5)[0] == "leaper"
+    assert engine(eviction__policy="lfu")[0] == engine(eviction__capacity=5)[0] == "leaper"
     reason = "eviction order fifo may look at when a block came in"
-    assert engine(eviction="fifo") == ("stepper", reason)
-    assert engine(eviction_capacity=math.inf)[1] == "eviction.capacity = inf is stepped through"
-    assert engine(eviction="fifo", enable_prefix_caching=False)[0] == "leaper"
+    assert engine(eviction__policy="fifo") == ("stepper", reason)
+    assert engine(eviction__capacity=math.inf)[1] == "eviction.capacity = inf is stepped through"
+    assert engine(eviction__policy="fifo", enable_prefix_caching=False)[0] == "leaper"
 
 
 @pytest.mark.parametrize("value", ["inf", math.inf, 0, 500])
@@ -211,7 +214,7 @@ def test_orders_of_ones_own_and_unknown_ones(tmp_path: Path, monkeypatch: Any) -
     (tmp_path / "mine.py").write_text("def newest(entry):\n    return (-entry.created,)\n")
     monkeypatch.chdir(tmp_path)
     chains = random_chains(Random(2), 30)
-    assert hits(chains, eviction="mine:newest") == hits(chains, eviction="filo")
+    assert hits(chains, eviction__policy="mine:newest") == hits(chains, eviction__policy="filo")
     with pytest.raises(ValueError, match=r"eviction.policy = 'lur': expected one of lru, fifo"):
         Scenario().with_values({"eviction.policy": "lur"})
 

@@ -6,7 +6,6 @@ answers that end by a token nobody could foresee, costs with kinks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,9 @@ from kvsim.sim.conformance.random_scenario import (
 from kvsim.sim.conformance.stepper_log import StepperLog
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.engine.listener import ScheduleListener
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 from tests.seeds import for_seeds
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def promised_scenario(rnd: Random) -> RandomScenario:
     scenario = random_scenario(rnd)
     config = scenario.config
     budget = max(config.max_num_batched_tokens, config.block_size)  # a chunk is whole blocks
-    config = replace(config, batching="no-evict", max_num_batched_tokens=budget)
+    config = engine_config(config, batching__policy="no-evict", max_num_batched_tokens=budget)
     return scenario._replace(config=config)
 
 
@@ -179,7 +179,7 @@ def test_the_caches_are_tight() -> None:
     for seed in range(400):
         trace, config, cost, max_tokens = random_scenario(Random(seed))
         recorder = run(trace, config, cost, max_tokens=max_tokens).recorder
-        counts = seen[config.eviction]
+        counts = seen[config.eviction.policy]
         counts[0] += recorder.num_evicted_blocks
         counts[1] += sum(recorder.hit_tokens)
         counts[2] += sum(recorder.windows["duplicate"]) > 0
@@ -249,7 +249,7 @@ def test_the_trees_are_tight() -> None:
     for seed in range(300):
         trace, config, cost, max_tokens = radix_scenario(Random(seed))
         recorder = run(trace, config, cost, max_tokens=max_tokens).recorder
-        counts = seen[config.eviction]
+        counts = seen[config.eviction.policy]
         counts[0] += recorder.num_evicted_blocks
         counts[1] += recorder.num_preemptions
         counts[2] += sum(recorder.hit_tokens)

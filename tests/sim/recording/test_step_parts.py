@@ -16,7 +16,7 @@ from kvsim.sim.engine.listener import ScheduleListener
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.sim.recording.step_parts import BOOKED_PARTS, PARTS, STEPS
 from kvsim.sim.recording.time_windows import FIRST_WIDTH_PS
-from kvsim.sim.run.replay import run
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.engine.stepper import Stepper
@@ -113,9 +113,10 @@ class Times(ScheduleListener):
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         time = results.flight.time
-        named = {name: getattr(time, f"{name}_ps") for name in ("weights", "prefill", "overhead")}
-        for name, part_ps in (named | {"kv": time.duration_ps - sum(named.values())}).items():
+        own = {"weights": time.weights_ps, "prefill": time.prefill_ps, "overhead": time.overhead_ps}
+        for name, part_ps in own.items():
             self.sums[name] += part_ps
+        self.sums["kv"] += time.duration_ps - sum(own.values())
 
 
 @pytest.mark.parametrize("seed", range(20))

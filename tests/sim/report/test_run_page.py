@@ -21,12 +21,13 @@ from kvsim.sim.report.palette import STATE_LABELS
 from kvsim.sim.report.plan_page import memory_chart
 from kvsim.sim.report.run_page import run_page
 from kvsim.sim.report.run_panels import run_panels
-from kvsim.sim.run import replay as engine_run
+from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.run import Run, simulate
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces import bundled_path, read_trace
 from kvsim.traces.trace.trace import Trace
+from tests.engine_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,5 +193,5 @@ def instant_run() -> Run:
     """A run in which nothing takes time."""
     three = np.arange(1, 4)
     trace, setup = Trace("at once", three * 0, three * 10, three), set_up(Scenario())
-    engine = engine_run.run(trace, setup.config, LinearCost(0), max_tokens=three)
-    return Run(trace, Scenario(), setup, engine, 0, {"rate_scale": "1"})
+    engine = run(trace, setup.config, LinearCost(0), max_tokens=three)
+    return Run(trace, Scenario(), setup, engine, RunOptions())

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.step_cost import LinearCost
-from kvsim.sim.run.replay import run
 from kvsim.traces.trace.trace import Trace
+from tests.engine_config import engine_config
+from tests.engine_run import run
 
 ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
 
@@ -19,28 +19,37 @@ ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
     ("rules", "trace", "engine", "reason"),
     [
         ({}, ONE, "leaper", "FCFS, one full-attention group"),
-        ({"batching": "no-evict"}, ONE, "leaper", "FCFS, one full-attention group"),
+        ({"batching__policy": "no-evict"}, ONE, "leaper", "FCFS, one full-attention group"),
         *(
-            ({"batching": name}, ONE, "stepper", f"batching {name} is stepped through")
+            ({"batching__policy": name}, ONE, "stepper", f"batching {name} is stepped through")
             for name in ("prefill-first", "static", "token-budget")
         ),
-        ({"policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
-        ({"predictor": "oracle"}, ONE, "stepper", 'predictor "oracle" is asked at each'),
+        ({"queue__policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
+        ({"predictor__kind": "oracle"}, ONE, "stepper", 'predictor "oracle" is asked at each'),
         ({}, replace(ONE, timeout_ns=np.array([9])), "stepper", "requests with a timeout"),
-        ({"prefix": "radix"}, ONE, "leaper", "FCFS, one full-attention group"),
-        ({"prefix": "radix", "policy": "priority"}, ONE, "stepper", 'policy "priority" breaks'),
+        ({"allocator__prefix": "radix"}, ONE, "leaper", "FCFS, one full-attention group"),
         (
-            {"allocator": "contiguous", "block_size": 1, "batching": "iteration-level"},
+            {"allocator__prefix": "radix", "queue__policy": "priority"},
+            ONE,
+            "stepper",
+            'policy "priority" breaks',
+        ),
+        (
+            {
+                "allocator__kind": "contiguous",
+                "block_size": 1,
+                "batching__policy": "iteration-level",
+            },
             ONE,
             "leaper",
             "FCFS, one full-attention group",
         ),
         (
             {
-                "allocator": "contiguous",
+                "allocator__kind": "contiguous",
                 "block_size": 1,
-                "placement": "first-fit",
-                "compaction": "when-blocked",
+                "allocator__placement": "first-fit",
+                "allocator__compaction": "when-blocked",
             },
             ONE,
             "stepper",
@@ -51,7 +60,7 @@ ONE = Trace("one", np.zeros(1, np.int64), np.array([10]), np.array([5]))
 def test_the_engine_and_its_reason(
     rules: dict[str, object], trace: Trace, engine: str, reason: str
 ) -> None:
-    config = SchedulerConfig(num_gpu_blocks=5000, **rules)  # type: ignore[arg-type]
+    config = engine_config(num_gpu_blocks=5000, **rules)
     done = run(trace, config, LinearCost(base_ps=1), max_tokens=np.array([5]))
     assert done.engine == engine
     assert reason in done.reason

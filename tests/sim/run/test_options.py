@@ -1,10 +1,13 @@
-"""Arguments of wrong kinds of simulate, compare and scenarios: each is one sentence."""
+"""Options of a run, and arguments of wrong kinds: each is one sentence."""
 
 from __future__ import annotations
 
 import json
 import math
+import pickle
 import re
+from dataclasses import fields, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 from kvsim.sim import Scenario, allocator_scenarios, compare, simulate
+from kvsim.sim.run.options import RunKeywords, RunOptions, SharedKeywords
 from kvsim.traces import bundled_path, read_trace
 
 if TYPE_CHECKING:
@@ -143,3 +147,46 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     run.save(tmp_path / "run")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))
     assert (manifest["seed"], manifest["options"]["num_users"]) == (3, 2)
+
+
+# ---- options of a run: one list of fields, checked when they are made ---------------------------
+
+
+def test_keywords_are_the_fields() -> None:
+    names = {item.name for item in fields(RunOptions)}
+    assert set(RunKeywords.__annotations__) == names
+    assert set(SharedKeywords.__annotations__) == names - {"rate_scale"}
+
+
+def test_every_option_says_what_it_does() -> None:
+    assert all(item.metadata["meaning"] for item in fields(RunOptions))
+
+
+def test_options_are_plain_and_travel_between_processes() -> None:
+    odd: dict[str, Any] = {"seed": np.int64(3), "audit": np.bool_(True), "num_users": np.int32(2)}
+    options = RunOptions(**odd, rate_scale=1.5)
+    assert options == RunOptions(seed=3, audit=True, num_users=2, rate_scale="3/2")
+    assert type(options.seed) is type(options.num_users) is int
+    assert options.audit is True
+    assert options.scale == Fraction(3, 2)
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert RunOptions(**options.to_dict(), seed=3) == options  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("num_users", 0, "--users is 0; it must be at least 1"),
+        ("rate_scale", "-1", "rate scale '-1' must be a number above 0"),
+        ("think_time", "soon", "--think-time is 'soon'; choices"),
+        ("timeout", "0s", "--timeout is '0s'; allowed are times above 0"),
+        ("assume_max_tokens", "all", "--assume-max-tokens is 'all'; choices"),
+        ("seed", -1, "seed is -1; it must be a whole number from 0"),
+        ("step", "yes", "step is 'yes'; it must be True or False"),
+    ],
+)
+def test_what_no_run_can_have_is_refused(option: str, value: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        RunOptions(**{option: value})
+    with pytest.raises(ValueError, match=sentence):
+        replace(RunOptions(), **{option: value})

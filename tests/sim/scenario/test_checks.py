@@ -32,12 +32,13 @@ TOKEN_BUDGET: dict[str, object] = STATIC | {"batching.policy": "token-budget"}
 def test_presets(reservation: str) -> None:
     setup = set_up(Scenario.load(f"orca-{reservation}").with_values(SMALL))
     config, pool = setup.config, setup.pool
-    assert (config.allocator, config.reservation, config.placement, config.batching) == (
+    allocator = config.allocator
+    assert (allocator.kind, allocator.reservation, allocator.placement) == (
         "contiguous",
         reservation,
         "buddy",
-        "iteration-level",
     )
+    assert config.batching.policy == "iteration-level"
     assert config.num_gpu_blocks == config.usable_blocks == pool.num_blocks == 15_728
     assert (pool.block_size, pool.block_bytes, pool.num_null_blocks) == (1, 819_200, 0)
     assert pool.pool_bytes == 12 * 2**30
@@ -127,11 +128,11 @@ def test_outgrown_reservations_grow_move_and_give_way() -> None:
 
 def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
     there = set_up(Scenario().with_values(CONTIGUOUS | SMALL))
-    assert (there.config.block_size, there.config.batching) == (1, "mixed-running-first")
+    assert (there.config.block_size, there.config.batching.policy) == (1, "mixed-running-first")
     assert not there.config.enable_prefix_caching
     back = set_up(Scenario.load("orca-max").with_values({"allocator.kind": "paged"} | SMALL))
     assert (back.config.block_size, back.pool.num_null_blocks) == (16, 1)
-    assert back.config.batching == "iteration-level"
+    assert back.config.batching.policy == "iteration-level"
     with_blocks = Scenario().with_values({"engine.block_size": 32} | CONTIGUOUS | SMALL)
     unused = set_up(with_blocks)
     assert unused.config.block_size == 1
@@ -256,7 +257,7 @@ def test_one_word_changes_the_batching_and_switches_follow() -> None:
     ):
         setup = set_up(base.with_values({"batching.policy": policy}))
         config = setup.config
-        assert (config.batching, config.enable_chunked_prefill) == (policy, cuts)
+        assert (config.batching.policy, config.enable_chunked_prefill) == (policy, cuts)
         assert config.enable_prefix_caching == caches
         told = [note for note in setup.notes if note.startswith("batching.policy")]
         assert len(told) == (not cuts) + (not caches), setup.notes

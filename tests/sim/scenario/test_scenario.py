@@ -1,6 +1,7 @@
 """Scenario files, presets, settings and their errors."""
 
 import tomllib
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -37,34 +38,34 @@ def test_the_default_preset_is_among_the_presets() -> None:
 
 # Rows of the engine's history: what differs between versions, as options.
 OLD = {
-    "freed_blocks_without_key": "back",
-    "scheduler_reserve_full_isl": False,
-    "lone_request_exempt_from_threshold": False,
-    "victim_moves_position": "scheduled",
-    "prefix_cache_retention_interval": None,
+    "allocator.freed_blocks_without_key": "back",
+    "batching.scheduler_reserve_full_isl": False,
+    "batching.lone_request_exempt_from_threshold": False,
+    "preemption.victim_moves_position": "scheduled",
+    "retention.prefix_cache_retention_interval": None,
     "async_scheduling": False,
 }
 NEW = {
-    "freed_blocks_without_key": "front",
-    "scheduler_reserve_full_isl": True,
-    "lone_request_exempt_from_threshold": True,
-    "victim_moves_position": "always",
-    "prefix_cache_retention_interval": 0,
-    "keep_room_for_last_token": True,
+    "allocator.freed_blocks_without_key": "front",
+    "batching.scheduler_reserve_full_isl": True,
+    "batching.lone_request_exempt_from_threshold": True,
+    "preemption.victim_moves_position": "always",
+    "retention.prefix_cache_retention_interval": 0,
+    "batching.keep_room_for_last_token": True,
 }
 ROWS = {
     "vllm-0.32": {**NEW, "async_scheduling": True},
     "vllm-0.32-sync": {**NEW, "async_scheduling": False},
-    "vllm-0.12": {**OLD, "keep_room_for_last_token": True},
-    "vllm-0.8": {**OLD, "keep_room_for_last_token": False},
+    "vllm-0.12": {**OLD, "batching.keep_room_for_last_token": True},
+    "vllm-0.8": {**OLD, "batching.keep_room_for_last_token": False},
 }
 
 
 @pytest.mark.parametrize("preset", ROWS)
 def test_presets_are_rows_of_the_engine_history(preset: str) -> None:
     config = config_of(load_scenario(preset))
-    assert {name: getattr(config, name) for name in ROWS[preset]} == ROWS[preset]
-    assert (config.policy, config.watermark) == ("fcfs", 0.0)
+    assert {path: attrgetter(path)(config) for path in ROWS[preset]} == ROWS[preset]
+    assert (config.queue.policy, config.batching.watermark) == ("fcfs", 0.0)
 
 
 def test_every_preset_says_how_it_was_verified() -> None:

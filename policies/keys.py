@@ -1,7 +1,7 @@
-"""What a scenario key accepts: one rule a key, used for reading, writing and messages.
+"""How a scenario key is declared: default, rule, unit and meaning in one place, its table's field.
 
 A rule turns a TOML value into a Python one or raises ``ValueError`` with what it accepts; the
-loader adds the place. Rules travel in the dataclass fields of :mod:`kvsim.sim.scenario.scenario`.
+loader adds the place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from dataclasses import Field, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from kvsim.policies.scheduler_config import KVGroup
 from kvsim.traces.common.quantities import (
     LARGEST,
     format_duration,
@@ -33,7 +32,8 @@ class Rule:
     """How one key is read (``parse``) and written back (``show``); ``allowed`` says what it takes.
 
     ``optional`` keys also take the text ``none``: the value is then ``None``. ``registry`` is where
-    a policy's names come from; ``named`` is what each of a few words stands for.
+    a policy's names come from; ``named`` is what each of a few words stands for. ``unit`` is what
+    all values of the rule are counted in.
     """
 
     parse: Callable[[object], object]
@@ -42,30 +42,55 @@ class Rule:
     optional: bool = False
     registry: Registry[object] | None = None
     named: Mapping[str, object] | None = None
+    unit: str = ""
 
 
-def key(default: T, rule: Rule, meaning: str, *, name: str = "") -> T:
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is told of a key beside its default; the arguments of :func:`key`."""
+
+    rule: Rule
+    meaning: str
+    name: str
+    unit: str
+    engine: str
+    of: tuple[str, ...]
+
+
+def key(
+    default: T,
+    rule: Rule,
+    meaning: str,
+    *,
+    name: str = "",
+    unit: str = "",
+    engine: str = "",
+    of: tuple[str, ...] = (),
+) -> T:
     """Declare a scenario key.
 
-    ``meaning`` is one line for the page on scenarios; ``name`` is its TOML name where the attribute
-    carries a unit.
+    ``meaning`` is one line for the page on scenarios. ``name`` is the TOML name where the attribute
+    carries a unit. ``unit`` is what the value is counted in, where the rule does not say it.
+    ``engine`` is what a real engine calls the option. ``of`` are the policies that read the key,
+    where not all of its table's do.
     """
-    return field(default=default, metadata={"rule": rule, "meaning": meaning, "name": name})
+    told = Key(rule, meaning, name, unit or rule.unit, engine, of)
+    return field(default=default, metadata={"key": told})
+
+
+def key_of(item: Field[object]) -> Key:
+    """What :func:`key` was told of a dataclass field."""
+    return cast("Key", item.metadata["key"])
 
 
 def rule_of(item: Field[object]) -> Rule:
     """Rule of a dataclass field made by :func:`key`."""
-    return cast("Rule", item.metadata["rule"])
-
-
-def meaning_of(item: Field[object]) -> str:
-    """What a key does, as :func:`key` was told."""
-    return cast("str", item.metadata["meaning"])
+    return key_of(item).rule
 
 
 def name_of(item: Field[object]) -> str:
     """TOML name of a dataclass field made by :func:`key`."""
-    return cast("str", item.metadata["name"]) or item.name
+    return key_of(item).name or item.name
 
 
 def shown(value: object) -> str:
@@ -146,8 +171,10 @@ def count_or_inf() -> Rule:
 def fraction(*, above_zero: bool = False) -> Rule:
     """Accept a number from 0 up to 1: without 1, or without 0 where ``above_zero``."""
     if above_zero:
-        return _number(float, "a fraction above 0, at most 1", lambda x: 0 < x <= 1, False)
-    return _number(float, "a fraction from 0 up to, but not, 1", lambda x: 0 <= x < 1, False)
+        rule = _number(float, "a fraction above 0, at most 1", lambda x: 0 < x <= 1, False)
+    else:
+        rule = _number(float, "a fraction from 0 up to, but not, 1", lambda x: 0 <= x < 1, False)
+    return replace(rule, unit="share")
 
 
 def above_zero() -> Rule:
@@ -208,8 +235,13 @@ def size(*, or_zero: bool = False, optional: bool = True) -> Rule:
             raise ValueError("expected a size above 0")
         return size_bytes
 
-    allowed = f"a size such as 4GiB{', or 0' if or_zero else ''}"
-    return Rule(parse, allowed, lambda value: format_size(cast("int", value)), optional=optional)
+    return Rule(
+        parse,
+        f"a size such as 4GiB{', or 0' if or_zero else ''}",
+        lambda value: format_size(cast("int", value)),
+        optional=optional,
+        unit="bytes",
+    )
 
 
 def duration(*, optional: bool = True) -> Rule:
@@ -219,28 +251,8 @@ def duration(*, optional: bool = True) -> Rule:
         "a time such as 50ms",
         lambda value: format_duration(cast("int", value)),
         optional=optional,
+        unit="ps",
     )
-
-
-def kv_groups() -> Rule:
-    """Accept an optional list of KV groups: ``"full"``, or the tokens of a sliding window."""
-    allowed = 'a list of "full" and window sizes in tokens, such as ["full", 1024]'
-
-    def parse(value: object) -> object:
-        if not isinstance(value, list) or not value:
-            raise ValueError(f"expected {allowed}")
-        groups = []
-        for item in value:
-            window = isinstance(item, int) and not isinstance(item, bool) and item >= 1
-            if item != "full" and not window:
-                raise ValueError(f"expected {allowed}")
-            groups.append(KVGroup(None if item == "full" else item))
-        return tuple(groups)
-
-    def show(value: object) -> object:
-        return [group.sliding_window or "full" for group in cast("tuple[KVGroup, ...]", value)]
-
-    return Rule(parse, allowed, show, optional=True)
 
 
 def _number(kind: type, allowed: str, test: Callable[[float], bool], optional: bool) -> Rule:
