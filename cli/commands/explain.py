@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if manifest.partial:
         raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")
     scenario = scenario_from_dict(manifest.scenario, str(folder))
-    options = RunOptions(**cast("RunKeywords", manifest.options), seed=manifest.seed)
+    options = replace(RunOptions(**cast("RunKeywords", manifest.options)), seed=manifest.seed)
     trace = _trace_of(manifest, folder, arguments.trace)
     found = explain(trace, scenario, options)
     if arguments.json:
