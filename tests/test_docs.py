@@ -101,7 +101,8 @@ def test_readme_has_the_commands_that_ci_runs(command: str) -> None:
 def test_readme_names_every_command() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     for module in COMMAND_MODULES:
-        assert f"`kvsim {module.__name__.rpartition('.')[2]}" in readme
+        name = module.__name__.removesuffix(".command").rpartition(".")[2]
+        assert f"`kvsim {name}" in readme
     for what in ("info", "reuse", "convert", "sample", "slice", "synth", "fetch"):
         assert re.search(rf"^\| `kvsim trace .*\b{what}\b", readme, re.MULTILINE), what
 
