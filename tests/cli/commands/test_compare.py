@@ -202,7 +202,10 @@ def test_ctrl_c_ends_the_processes(delay_s: float, tmp_path: Path) -> None:
     time.sleep(delay_s)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, out) == (130, "")
+    # CPython ends itself by the signal where Ctrl-C came while it ran text, as dataclasses do; a
+    # shell sees 130 both ways
+    assert process.returncode in {130, -signal.SIGINT}
+    assert out == ""
     assert "kvsim: stopped" in err.splitlines()
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
