@@ -8,7 +8,7 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import BLUE, LINES, VERMILLION
-from kvsim.traces.common.readable import number
+from kvsim.traces.common.text import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,8 +15,7 @@ from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import CYCLE, GREY
 from kvsim.sim.report.tables import table_html
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import seconds
+from kvsim.traces.common.text import counted, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

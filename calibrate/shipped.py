@@ -19,7 +19,7 @@ from kvsim.calibrate.sources.request import ReadRequest
 from kvsim.sim.cost.profile_file import dump_profile
 from kvsim.sim.models import load_model
 from kvsim.traces.common.files import write_file
-from kvsim.traces.common.readable import percent
+from kvsim.traces.common.text import percent
 
 if TYPE_CHECKING:
     from kvsim.calibrate.sources.measurements import Measurements

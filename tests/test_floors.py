@@ -69,7 +69,6 @@ UPWARDS = {
     ("sim/report/notebook.py", "kvsim.sim.run.run"),
     ("sim/report/run_page.py", "kvsim.sim.run.run"),
     ("sim/report/run_plots.py", "kvsim.sim.run.run"),
-    ("sim/report/run_view.py", "kvsim.sim.run.run"),
     # the completion script is made from the parser of all commands
     ("cli/commands/completion.py", "kvsim.cli.main"),
 }

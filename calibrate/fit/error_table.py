@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.calibrate.fit.gates import gate_of
 from kvsim.sim.cost.profile import WARN_MEDIAN
-from kvsim.traces.common.readable import percent
+from kvsim.traces.common.text import percent
 
 if TYPE_CHECKING:
     from kvsim.sim.cost.profile import Profile

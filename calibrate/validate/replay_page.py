@@ -11,7 +11,7 @@ from kvsim.sim.report.figures import laid_out, new_figure, numbers, thinned
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.palette import OURS, THEIRS
 from kvsim.sim.report.tables import table_html
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.text import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

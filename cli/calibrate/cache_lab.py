@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.cli.text.table import wrapped
     from kvsim.sim.models import load_model
     from kvsim.traces.common.files import check_file, write_file
-    from kvsim.traces.common.readable import seconds
+    from kvsim.traces.common.text import seconds
 
     out = Path(arguments.out)
     check_file(out)
@@ -116,7 +116,7 @@ def lab_lines(
     """Two tables: next token with and without a cache, decode step against context."""
     from kvsim.calibrate.measure.cache_lab import growth_by_bytes
     from kvsim.cli.text.table import table
-    from kvsim.traces.common.readable import seconds
+    from kvsim.traces.common.text import seconds
 
     rows = [("next token at", "with cache", "without", "times as long")]
     for row in cache:
@@ -177,7 +177,7 @@ def _turns(profile: str | None, model: str | None) -> list[Turn]:
 
 def _turn_lines(turns: Sequence[Turn]) -> list[str]:
     from kvsim.cli.text.table import table
-    from kvsim.traces.common.readable import seconds
+    from kvsim.traces.common.text import seconds
 
     shown = [turn for turn in turns if turn.number in (1, 10, 20, 30, 40, 50)]
     rows = [("turn, all layers", "context", "TPOT")]

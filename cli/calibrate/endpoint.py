@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lines(fit: EndpointFit) -> list[str]:
     from kvsim.cli.text.table import table, wrapped
-    from kvsim.traces.common.readable import number
+    from kvsim.traces.common.text import number
 
     rows = [["term", "", "fitted", "+-"]]
     for terms, part in ((_TTFT, fit.ttft), (_ITL, fit.itl)):

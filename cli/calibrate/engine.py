@@ -97,8 +97,7 @@ def _step_form(
 
 def _lines(measured: MeasuredRun, form: StepForm, loads: Loads, unseen: HoldOut) -> list[str]:
     from kvsim.cli.text.table import table, wrapped
-    from kvsim.traces.common.counted import counted
-    from kvsim.traces.common.readable import number
+    from kvsim.traces.common.text import counted, number
 
     rows = "steps" if measured.steps else "steps, between tokens"
     if not measured.steps and measured.token_times_s is None:
@@ -153,7 +152,7 @@ def _overhead(
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.sim.scenario.setup import set_up
     from kvsim.traces import read_trace
-    from kvsim.traces.common.counted import counted
+    from kvsim.traces.common.text import counted
 
     values = {"model.name": names["model"], "hardware.name": names["hardware"]}
     scenario = Scenario.load().with_values(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.text.fit_table import condition_lines, error_lines
 from kvsim.cli.text.table import table, wrapped
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.text import number, seconds
 
 if TYPE_CHECKING:
     from kvsim.calibrate.calibration import Calibration

@@ -95,7 +95,7 @@ def _trace_of(manifest: Manifest, folder: Path, given: str | None) -> Trace:
 
 def _lines(found: Explanation) -> list[str]:
     from kvsim.cli.text.table import table
-    from kvsim.traces.common.readable import number
+    from kvsim.traces.common.text import number
 
     total = found.hits.prompt_tokens
     rows: list[tuple[str, ...]] = [("prompt tokens of admitted requests", "tokens", "share")]
@@ -118,7 +118,7 @@ def _lines(found: Explanation) -> list[str]:
 
 
 def _pairs(cells: list[tuple[float, float]]) -> list[str]:
-    from kvsim.traces.common.readable import seconds
+    from kvsim.traces.common.text import seconds
 
     return [text for part, whole in cells for text in (seconds(part), _share(part, whole))]
 

@@ -20,7 +20,7 @@ from kvsim.sim.hardware import bundled_hardware, load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.scenario.preset import load_preset, preset_names
 from kvsim.sim.scenario.scenario import Scenario
-from kvsim.traces.common.readable import number
+from kvsim.traces.common.text import number
 from kvsim.traces.formats import READERS
 from kvsim.traces.formats.refused import RefusedFormat
 

@@ -12,7 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
-from kvsim.traces.common.readable import printable
+from kvsim.traces.common.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,9 +16,7 @@ from kvsim.sim.comparison.lines import (
     table_lines,
 )
 from kvsim.sim.comparison.reference import differences_to_lru
-from kvsim.traces.common.columns import closed, cut, spread
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import number, published_number, seconds
+from kvsim.traces.common.text import closed, counted, cut, number, published_number, seconds, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.cli.text.table import wrapped
-from kvsim.traces.common.readable import number
+from kvsim.traces.common.text import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvsim.cli.text.colour import harmless
 from kvsim.cli.text.table import table, wrapped
 from kvsim.sim.documents.replay import ReplayDocument
-from kvsim.traces.common.readable import seconds
+from kvsim.traces.common.text import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

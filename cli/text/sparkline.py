@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kvsim.sim.comparison.sketch import POINTS, in_use, resampled
-from kvsim.traces.common.columns import closed, cut, spread
-from kvsim.traces.common.readable import number, seconds
+from kvsim.sim.comparison.thumbnail import POINTS, in_use, resampled
+from kvsim.traces.common.text import closed, cut, number, seconds, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.sim.comparison.sketch import Columns
+    from kvsim.sim.comparison.thumbnail import Columns
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 ASCII: Final = "_.:-=+*#"

@@ -8,8 +8,7 @@ from kvsim.cli.text.table import table, wrapped
 from kvsim.sim.cost.datasheet import is_assumed
 from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.report.facts import goodput_text, request_counts, throughput_text
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.text import counted, number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

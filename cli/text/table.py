@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from kvsim.traces.common.columns import closed, cut, num_columns, spread
+from kvsim.traces.common.text import closed, cut, num_columns, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ import numpy as np
 from kvsim.cli.text.watch_panel import Clock, Snapshot, panel_lines
 from kvsim.sim.engine.observer import Observer
 from kvsim.traces.common.quantities import PS_PER_S
-from kvsim.traces.common.readable import printable
+from kvsim.traces.common.text import printable
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvsim.cli.text.colour import STATE_COLOURS, paint, painted, wants_colour
 from kvsim.cli.text.sparkline import ASCII, BLOCKS, can_print, sparkline
-from kvsim.traces.common.columns import closed, cut, spread
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.text import closed, counted, cut, number, seconds, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 def write_output(trace: Trace, arguments: argparse.Namespace) -> None:
     """Write ``OUT`` and say how much it holds."""
     from kvsim.traces import write_trace
-    from kvsim.traces.common.counted import counted
+    from kvsim.traces.common.text import counted
 
     write_trace(trace, Path(arguments.out))
     print(f"{arguments.out}: {counted(len(trace), 'request')} written")

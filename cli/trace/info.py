@@ -69,8 +69,7 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
     """Lines of the table and the histogram, 80 columns."""
     from kvsim.cli.text.table import table, wrapped
     from kvsim.sim.scenario.checks.samples import num_several
-    from kvsim.traces.common.counted import counted
-    from kvsim.traces.common.readable import number, seconds
+    from kvsim.traces.common.text import counted, number, seconds
 
     counts = f"{counted(statistics.rows, 'row')}, {counted(statistics.requests, 'request')}"
     for name in ("failed", "skipped"):

@@ -12,8 +12,7 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import log_ticks, new_figure, numbers
 from kvsim.sim.report.page import Head, page
 from kvsim.sim.report.palette import GREY, LINES
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import number
+from kvsim.traces.common.text import counted, number
 from kvsim.traces.reuse import DEFINITIONS
 from kvsim.traces.reuse.ceiling import ceiling_by_session
 from kvsim.traces.trace.trace import TraceError

@@ -12,7 +12,7 @@ from kvsim.cli.ui.places import Places
 from kvsim.cli.ui.pool import BETWEEN_S, PoolView
 from kvsim.cli.ui.result import Shown, literal, show
 from kvsim.cli.ui.run import Choices, compare_chosen, why_too_large
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 _STYLE: Final = "<style>.stMainBlockContainer { padding-top: 2.5rem; }</style>"
 STOPPED: Final = "Stopped: nothing of that comparison was kept."

@@ -13,7 +13,7 @@ from kvsim.sim.comparison.lines import notes_of, table_lines
 from kvsim.sim.folders.place import BLOCK_MAP, REPORT
 from kvsim.sim.metrics.shares import STATES, grouped
 from kvsim.sim.report.palette import STATE_LABELS
-from kvsim.traces.common.readable import printable
+from kvsim.traces.common.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

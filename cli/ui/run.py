@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

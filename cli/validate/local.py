@@ -80,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 def result_lines(result: LocalResult, cost: str) -> list[str]:
     """Real beside simulated, with signed errors."""
     from kvsim.cli.text.table import table, wrapped
-    from kvsim.traces.common.counted import counted
-    from kvsim.traces.common.readable import seconds
+    from kvsim.traces.common.text import counted, seconds
 
     real, ours = result.real, result.simulated
     rows = [("", "real", "simulated", "error")]

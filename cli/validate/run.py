@@ -185,7 +185,7 @@ def _check_names(measured: MeasuredRun, arguments: argparse.Namespace) -> None:
 
 
 def _head(measured: MeasuredRun, config: SchedulerConfig, cost: StepCost) -> list[str]:
-    from kvsim.traces.common.counted import counted
+    from kvsim.traces.common.text import counted
 
     pool = f"{config.num_gpu_blocks:,} blocks of {config.block_size} tokens"
     switches = [

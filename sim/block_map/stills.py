@@ -6,7 +6,7 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from kvsim.traces.common.readable import printable
+from kvsim.traces.common.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

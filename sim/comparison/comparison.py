@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kvsim.sim.comparison.cases import cases_of
-from kvsim.sim.comparison.frames import row_numbers, stacked
 from kvsim.sim.comparison.kept import KeptRuns
 from kvsim.sim.comparison.processes import run_in_processes
 from kvsim.sim.comparison.reference import differences_to_lru
+from kvsim.sim.comparison.row import row_numbers, stacked
 from kvsim.sim.comparison.runs import run_here
 from kvsim.sim.documents.comparison import ComparedTrace, ComparisonDocument
 from kvsim.sim.run.options import RunOptions
@@ -29,7 +29,7 @@ from kvsim.traces.common.arguments import (
     check_whole,
     wrong,
 )
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.trace.columns import check_trace
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from kvsim.sim.comparison.reference import is_reference
 from kvsim.sim.documents.comparison import Metrics
 from kvsim.sim.metrics.shares import STATES, grouped
 from kvsim.traces.common.part import keys_of
-from kvsim.traces.common.readable import amount, number, seconds
+from kvsim.traces.common.text import amount, number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

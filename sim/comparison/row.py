@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kvsim.sim.comparison.sketch import kv_in_use
-from kvsim.sim.comparison.thumbnail import course_of
+import numpy as np
+
+from kvsim.sim.comparison.thumbnail import course_of, kv_in_use
 from kvsim.sim.documents import comparison as documents
 from kvsim.sim.documents.comparison import Metrics, Shares, Views
 from kvsim.sim.documents.summary import PaperStates, Primitives, States
@@ -14,9 +15,13 @@ from kvsim.sim.metrics import shares as memory_shares
 from kvsim.sim.metrics.phases import Windows
 from kvsim.sim.metrics.tables import series_table
 from kvsim.sim.scenario.loader import scenario_to_dict
+from kvsim.traces.common.text import storable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
+
+    import pandas as pd
 
     from kvsim.sim.comparison.thumbnail import Course
     from kvsim.sim.documents.summary import Summary
@@ -124,3 +129,28 @@ def _arrival_rate(summary: Summary) -> float | None:
     """Requests a second between the first arrival and the last."""
     span_s = summary.window.last_arrival_s - summary.window.first_arrival_s
     return (summary.requests.total - 1) / span_s if span_s else None
+
+
+def stacked(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Frames of the same columns below each other, each row after the name of its frame."""
+    import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
+
+    table = pd.concat(frames.values(), ignore_index=True)
+    places = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames.values()])
+    names = pd.Categorical.from_codes(places, pd.Index(storable([*frames])))
+    table.insert(0, "name", pd.Series(names))
+    return table
+
+
+def row_numbers(row: Row) -> dict[str, Any]:
+    """Columns of one run: its metrics, verdict, and shares of KV memory while requests waited."""
+    shares = {} if row.views.six is None else row.views.six.to_dict()
+    name, trace = storable([row.name, row.trace])
+    return {
+        "name": name,
+        "trace": trace,
+        "rate_scale": row.rate_scale,
+        "verdict": row.verdict.kind,
+        **row.metrics.to_dict(),
+        **{f"{state}_share": share for state, share in shares.items()},
+    }

@@ -1,4 +1,4 @@
-"""The course of a run in few points, for drawing many runs beside each other."""
+"""The course of a run in few numbers, for drawing many runs beside each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kvsim.sim.documents.comparison import KVInUse
 from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.report.figures import thinned
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.float64]
+    from collections.abc import Sequence
+
+    Columns = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
+
 
 MOST_POINTS: Final = 120
 """Of a curve."""
@@ -56,3 +61,49 @@ def course_of(series: Mapping[str, NDArray[Any]]) -> Course:
         waiting=thinned(middle_s, series["waiting"][covered], MOST_POINTS),
         waited_s=waited_s,
     )
+
+
+POINTS: Final = 40
+"""Stretches of a run."""
+
+
+def in_use(series: Columns) -> NDArray[np.float64]:
+    """Share of KV memory that running requests own, by window of a series table.
+
+    What they own is neither free nor only cached.
+    """
+    used = _bytes(series, "token", "reserved", "internal")
+    return used / (used + _bytes(series, "external", "cached", "free"))
+
+
+def kv_in_use(series: Columns) -> KVInUse:
+    """Length of a run, and means of :func:`in_use` over ``POINTS`` stretches."""
+    weights = series["seconds"].tolist()
+    seconds = sum(weights)
+    shares = resampled(in_use(series).tolist(), weights, POINTS) if seconds else [0.0] * POINTS
+    return KVInUse(seconds=seconds, shares=shares)
+
+
+def resampled(values: Sequence[float], weights: Sequence[float], num: int) -> list[float]:
+    """Means of ``num`` stretches of equal length; value ``i`` holds for ``weights[i]``."""
+    total, means = sum(weights), []
+    place, left = 0, weights[0]
+    for _ in range(num):
+        need, area = total / num, 0.0
+        while need > 0 and place < len(values):
+            part = min(need, left)
+            area += part * values[place]
+            need, left = need - part, left - part
+            if left <= 0:
+                place += 1
+                left = weights[place] if place < len(values) else 0.0
+        means.append(area * num / total)
+    return means
+
+
+def _bytes(series: Columns, *states: str) -> NDArray[np.float64]:
+    """Bytes in some states, by window."""
+    total = np.zeros(len(series["seconds"]))
+    for state in states:
+        total += series[f"{state}_bytes"]
+    return total

@@ -24,7 +24,7 @@ from kvsim.sim.conformance.length_leak import decide, look_behind_the_wall
 from kvsim.sim.conformance.random_scenario import random_scenario
 from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.replay import Engine, run
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kvsim.traces.common.counted import counted
 from kvsim.traces.common.quantities import PS_PER_S
+from kvsim.traces.common.text import counted
 
 ASSUMED_ALPHA_PS: Final = 6 * 10**6
 

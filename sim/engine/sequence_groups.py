@@ -7,10 +7,10 @@ since they were taken. The stepper tells when; where no groups are, none of it d
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from kvsim.policies.allocators.grouped import GroupedAllocator
-from kvsim.sim.engine.beam_tree import BeamTree
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Allocator
@@ -19,6 +19,24 @@ if TYPE_CHECKING:
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.recording.recorder import Recorder
+
+
+class BeamTree:
+    """``turnover``: the probability of the module docstring; one generator a request."""
+
+    def __init__(self, seed: int, turnover: float) -> None:
+        self._seed = seed
+        self._turnover = turnover
+        self._generators: dict[int, Random] = {}
+
+    def parents(self, index: int, width: int) -> list[int] | None:
+        """Where the beams of request ``index`` go on from; ``None``: each from itself."""
+        draws = self._generators.get(index)
+        if draws is None:
+            draws = self._generators[index] = Random(f"beams/{self._seed}/{index}")
+        if draws.random() >= self._turnover:
+            return None
+        return [draws.randrange(width) for _ in range(width)]
 
 
 class SequenceGroups:

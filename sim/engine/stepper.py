@@ -20,11 +20,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.policies.batching.swapping import forget_swapped
+from kvsim.sim.engine.accounts import MemoryAccount, RequestAccount
 from kvsim.sim.engine.listener import ABORT
 from kvsim.sim.engine.loop_guard import LoopGuard
-from kvsim.sim.engine.memory_account import MemoryAccount
 from kvsim.sim.engine.policy_setup import set_up_policies
-from kvsim.sim.engine.request_account import RequestAccount
 from kvsim.sim.engine.sequence_groups import SequenceGroups
 from kvsim.sim.engine.steps_in_flight import Flights, Results
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kvsim.sim.explain.timeline import QUEUED
 from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.metrics.tables import series_table
-from kvsim.traces.common.counted import counted
 from kvsim.traces.common.files import drafted
 from kvsim.traces.common.quantities import PS_PER_S, PS_PER_US
+from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

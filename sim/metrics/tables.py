@@ -16,7 +16,7 @@ from kvsim.sim.recording.memory_integrals import CONTIGUOUS, MEMORY
 from kvsim.sim.recording.recorder import PREEMPTIONS, SWAPPED_IN, SWAPPED_OUT
 from kvsim.sim.recording.step_parts import STEPS
 from kvsim.traces.common.quantities import PS_PER_S
-from kvsim.traces.common.readable import storable
+from kvsim.traces.common.text import storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

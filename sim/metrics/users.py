@@ -12,7 +12,7 @@ import numpy as np
 from kvsim.policies.queue_order import Fair
 from kvsim.sim.documents.summary import HeaviestUser, OtherUsers, UserMeans, Users
 from kvsim.sim.metrics.distribution import statistics
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:
     from kvsim.sim.metrics.request_columns import RequestColumns

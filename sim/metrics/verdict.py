@@ -15,7 +15,7 @@ import numpy as np
 
 from kvsim.sim.documents.summary import Verdict
 from kvsim.traces.common.quantities import PS_PER_S
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.text import number, seconds
 
 if TYPE_CHECKING:
     from kvsim.sim.metrics.phases import Phases, Windows

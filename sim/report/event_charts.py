@@ -10,10 +10,10 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
 from kvsim.sim.report.load_charts import GIB, add_area, time_figure
 from kvsim.sim.report.palette import BLUE, GREEN, ORANGE, PALE, SKY, VERMILLION
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:
-    from kvsim.sim.report.run_view import RunView
+    from kvsim.sim.report.run_page import RunView
 
 STEP_PARTS: Final = {
     "weights": ("weights", VERMILLION),

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kvsim.sim.cost.datasheet import is_assumed
 from kvsim.sim.scenario.loader import load_scenario, scenario_to_dict
 from kvsim.sim.scenario.preset import preset_names
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.text import counted, number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

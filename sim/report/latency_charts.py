@@ -10,15 +10,14 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, in_seconds, laid_out, log_ticks, new_figure, numbers
 from kvsim.sim.report.load_charts import time_figure
 from kvsim.sim.report.palette import LINES
-from kvsim.traces.common.counted import counted
 from kvsim.traces.common.quantities import PS_PER_S
-from kvsim.traces.common.readable import seconds
+from kvsim.traces.common.text import counted, seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.sim.recording.gaps import GapHistogram
-    from kvsim.sim.report.run_view import RunView
+    from kvsim.sim.report.run_page import RunView
 
 _QUANTILES: Final = np.linspace(0.0, 1.0, 201)
 _P99: Final = 198

@@ -21,13 +21,13 @@ from kvsim.sim.report.palette import (
     STATE_LABELS,
     VERMILLION,
 )
-from kvsim.traces.common.readable import amount, number
+from kvsim.traces.common.text import amount, number
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from numpy.typing import NDArray
 
-    from kvsim.sim.report.run_view import RunView
+    from kvsim.sim.report.run_page import RunView
 
 GIB: Final = 2**30
 _CAUSES: Final = {

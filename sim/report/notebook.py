@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.text import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,8 +9,7 @@ from kvsim.sim.report.figures import escaped, laid_out, log_ticks, new_figure
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
 from kvsim.sim.report.tables import table_html
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import amount
+from kvsim.traces.common.text import amount, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -2,21 +2,106 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from kvsim.sim.metrics.request_columns import RequestColumns
+from kvsim.sim.metrics.tables import series_table
 from kvsim.sim.report.event_charts import hit_chart, preemption_chart, step_chart, swap_chart
 from kvsim.sim.report.facts import goodput_text, request_counts, run_facts, throughput_text
+from kvsim.sim.report.figures import numbers
 from kvsim.sim.report.latency_charts import course_chart, distribution_chart, gap_chart
 from kvsim.sim.report.load_charts import memory_chart, queue_chart
 from kvsim.sim.report.page import Head, bullets, page
-from kvsim.sim.report.run_view import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import NDArray
+
+    from kvsim.sim.recording.gaps import GapCourse
     from kvsim.sim.report.chart import Chart
     from kvsim.sim.report.page import Block
     from kvsim.sim.run.run import Run
+
+
+_MOST_PARTS: Final = 120
+_FEWEST_REQUESTS: Final = 20
+"""Of a part in the mean: what its percentiles need."""
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run as charts read it; everything is found on first use."""
+
+    run: Run
+
+    @cached_property
+    def series(self) -> dict[str, NDArray[Any]]:
+        """Columns of the time windows (docs/metrics.md)."""
+        return series_table(self.run.engine.recorder, self.run.setup.pool)
+
+    @cached_property
+    def columns(self) -> RequestColumns:
+        """Columns of the requests."""
+        return RequestColumns.of(self.run.trace, self.run.engine.recorder)
+
+    def over_time(self, values: NDArray[Any]) -> dict[str, list[float | None]]:
+        """``x`` and ``y`` of a curve: values of the time windows at their middles.
+
+        One window alone is drawn from its start to its end: a point would not be seen.
+        """
+        start_s, seconds = self.series["start_s"], self.series["seconds"]
+        if len(seconds) == 1:
+            return {"x": numbers([*start_s, *(start_s + seconds)]), "y": numbers(values.repeat(2))}
+        return {"x": numbers(start_s + seconds / 2), "y": numbers(values)}
+
+    @cached_property
+    def _stride(self) -> int:
+        """Windows of a stretch: as many stretches as bars can be told apart on a phone."""
+        return -(-len(self.series["start_s"]) // _MOST_PARTS)
+
+    @cached_property
+    def stretch_middle_s(self) -> list[float | None]:
+        """Middles of stretches of several windows."""
+        start_s, seconds = self.series["start_s"], self.series["seconds"]
+        starts = np.arange(0, len(seconds), self._stride)
+        return numbers(start_s[starts] + np.add.reduceat(seconds, starts) / 2)
+
+    def summed(self, name: str) -> list[float | None]:
+        """What a column of the windows adds up to in each stretch."""
+        values = self.series[name]
+        return numbers(np.add.reduceat(values, np.arange(0, len(values), self._stride)))
+
+    def gaps(self) -> GapCourse:
+        """Token gaps of each stretch."""
+        recorder = self.run.engine.recorder
+        return recorder.gaps.course(recorder.width_ps, len(self.series["seconds"]), self._stride)
+
+    def mean(self, name: str) -> float:
+        """Mean of a column of the windows over the run."""
+        seconds = self.series["seconds"]
+        return float(np.average(self.series[name], weights=seconds)) if seconds.any() else 0.0
+
+    def parts(self) -> Iterator[tuple[float, NDArray[np.int64]]]:
+        """Equal stretches of arrival time: middle (s), and the finished requests that arrived."""
+        finished = np.flatnonzero(self.columns.finished())
+        if not len(finished):
+            return
+        arrival_s = self.columns.arrival_s()[finished]
+        order = np.argsort(arrival_s, kind="stable")
+        number = max(1, min(_MOST_PARTS, len(finished) // _FEWEST_REQUESTS))
+        edges = np.linspace(arrival_s.min(), arrival_s.max(), number + 1)
+        places = np.searchsorted(arrival_s[order], edges[1:-1], side="left")
+        for start_s, stop_s, part in zip(
+            edges, edges[1:], np.split(finished[order], places), strict=False
+        ):
+            if len(part):
+                yield float(start_s + stop_s) / 2, part
+
 
 RUN_CHARTS: Final[tuple[Callable[[RunView], Chart | str], ...]] = (
     memory_chart,

@@ -26,7 +26,7 @@ from kvsim.sim.scenario.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario.setup import EngineSetup, set_up
 from kvsim.traces.adjust.rate_scale import scale_rate
 from kvsim.traces.common.arguments import check_path
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.sim.cost.host_link import ASSUMED_ALPHA_PS, HostLink
 from kvsim.sim.pool.layout import BlockLayout
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:
     from kvsim.sim.hardware import HardwareSpec

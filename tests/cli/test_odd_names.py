@@ -23,8 +23,7 @@ from kvsim.sim.comparison.comparison import compare
 from kvsim.sim.folders.place import BLOCK_MAP, REPORT
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces import bundled_path, read_trace
-from kvsim.traces.common.columns import num_columns
-from kvsim.traces.common.readable import printable
+from kvsim.traces.common.text import num_columns, printable
 
 if TYPE_CHECKING:
     from pathlib import Path

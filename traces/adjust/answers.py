@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.reading.batch import Ragged
 from kvsim.traces.trace.columns import check_trace
 from kvsim.traces.trace.trace import PrefixIds, TraceError

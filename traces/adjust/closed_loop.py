@@ -18,7 +18,7 @@ import numpy as np
 
 from kvsim.traces.adjust.answers import parents_of
 from kvsim.traces.common.arguments import check_text
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.reading.batch import Ragged
 from kvsim.traces.trace.own_format import TEXTS
 from kvsim.traces.trace.trace import MorePredecessors, PrefixIds, Trace, TraceError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.reading.describe import describe_times
 from kvsim.traces.trace.columns import check_trace
 from kvsim.traces.trace.receipt import duration

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.reading.cells import INT64_MAX, decimal_times_ns, whole_numbers
 from kvsim.traces.reading.checks import check_num_ids, optional_ids
 from kvsim.traces.reading.intake import IdForm

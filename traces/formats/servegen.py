@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.formats.servegen_clients import ClientFiles, client_files, load_client
 from kvsim.traces.formats.servegen_draw import arrivals_s
 from kvsim.traces.reading.batch import Batch

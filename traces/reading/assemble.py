@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.reading.columns import Columns, GrowingLists, derive_delays
 from kvsim.traces.reading.describe import count_early_turns, describe, epoch_text
 from kvsim.traces.reading.drawn import draw_times

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.reading.columns import parts
 from kvsim.traces.trace.receipt import Receipt, duration
 from kvsim.traces.trace.time_grid import num_distinct, time_grid_ns

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.reading.batch import Ragged
 from kvsim.traces.reading.columns import parts
 from kvsim.traces.trace.trace import TraceError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kvsim.traces.common.arguments import MOST, check_kind, check_whole, wrong
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 from kvsim.traces.trace.receipt import Receipt
 from kvsim.traces.trace.trace import LENGTH, STOP, MorePredecessors, PrefixIds, Trace, TraceError
 

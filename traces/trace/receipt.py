@@ -6,8 +6,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kvsim.traces.common.columns import closed, spread
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import closed, counted, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, escaped
 from kvsim.sim.report.multiples import place_of, rows_of, small_multiples
 from kvsim.sim.report.palette import BLUE, GREY, STATE_LABELS
-from kvsim.traces.common.columns import shortened
+from kvsim.traces.common.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

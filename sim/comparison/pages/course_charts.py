@@ -14,9 +14,7 @@ from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import escaped, numbers
 from kvsim.sim.report.multiples import ACROSS, place_of, small_multiples
 from kvsim.sim.report.palette import BLUE, ORANGE, STATE_LABELS
-from kvsim.traces.common.columns import shortened
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import number
+from kvsim.traces.common.text import counted, number, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,7 @@ from kvsim.sim.comparison.pages.rate_charts import rate_charts
 from kvsim.sim.report.facts import cost_text, rules_text, trace_text
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.tables import table_html
-from kvsim.traces.common.counted import counted
-from kvsim.traces.common.readable import number, published_number
+from kvsim.traces.common.text import counted, number, published_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.sim.comparison.pages import charts as comparison_charts
 from kvsim.sim.comparison.pages import course_charts, rate_charts
-from kvsim.sim.report.run_panels import run_panels
+from kvsim.sim.report.run_plots import run_panels
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -8,7 +8,7 @@ from kvsim.sim.comparison.lines import listed
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, escaped, in_seconds, log_ticks, new_figure, numbers
 from kvsim.sim.report.palette import GREY, LINES
-from kvsim.traces.common.readable import number, seconds
+from kvsim.traces.common.text import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,8 +4,8 @@ OPT-13B with 12 GiB of KV; each request asks for 2, 4 or 6 samples, or beams, an
 Savings are 1 - physical / logical blocks while requests wait. Those of samples follow from lengths
 alone: ShareGPT's are :mod:`~kvsim.sim.comparison.presets.sosp23_lengths`, Alpaca's log-normals with
 the paper's means, 19 and 58 tokens, and *assumed* spreads, 0.6 and 0.8. How beams survive is
-:mod:`kvsim.sim.engine.beam_tree`, with one turnover for each of the two data sets *fitted* to the
-figure.
+:mod:`kvsim.sim.engine.sequence_groups`, with one turnover for each of the two data sets *fitted*
+to the figure.
 """
 
 from __future__ import annotations

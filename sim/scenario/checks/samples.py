@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsim.policies.queue_order import Fair
 from kvsim.sim.scenario.checks.check import Check, has_windows
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig

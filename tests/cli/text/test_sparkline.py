@@ -11,7 +11,7 @@ import pytest
 from kvsim.cli.text.colour import painted
 from kvsim.cli.text.sparkline import compared_lines, over_time_lines, sparkline
 from kvsim.cli.text.watch_panel import ASCII_GLYPHS, state_bar
-from kvsim.sim.comparison.sketch import kv_in_use, resampled
+from kvsim.sim.comparison.thumbnail import kv_in_use, resampled
 
 STATES = ("token", "reserved", "internal", "external", "cached", "free")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kvsim.cli.text.table import table, wrapped
-from kvsim.traces.common.readable import number, percent, seconds
+from kvsim.traces.common.text import number, percent, seconds
 
 
 @pytest.mark.parametrize(

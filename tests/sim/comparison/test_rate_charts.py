@@ -8,7 +8,7 @@ import pytest
 from kvsim.sim.comparison.comparison import Comparison, compare
 from kvsim.sim.comparison.pages.rate_charts import rate_charts
 from kvsim.sim.comparison.scenarios import allocator_scenarios
-from kvsim.traces.common.readable import seconds
+from kvsim.traces.common.text import seconds
 from kvsim.traces.trace.trace import Trace
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.queue_order.fcfs import FCFS
-from kvsim.sim.conformance.decision_log import Call, Result
-from kvsim.sim.conformance.length_leak import first_leak, look_behind_the_wall
+from kvsim.sim.conformance.length_leak import Call, Result, first_leak, look_behind_the_wall
 from kvsim.sim.conformance.random_scenario import random_scenario
 from tests.engine_config import engine_config
 

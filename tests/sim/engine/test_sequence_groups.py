@@ -13,9 +13,9 @@ from kvsim.policies.allocators.grouped import GroupedAllocator
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.cost.host_link import HostLink
 from kvsim.sim.cost.step_cost import LinearCost
-from kvsim.sim.engine.beam_tree import BeamTree
 from kvsim.sim.engine.driver import Driver
 from kvsim.sim.engine.requests import Requests
+from kvsim.sim.engine.sequence_groups import BeamTree
 from kvsim.sim.engine.stepper import Stepper
 from kvsim.sim.metrics.shares import all_time, while_waiting
 from kvsim.sim.pool.shape import PoolShape

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kvsim.sim.report.chart import unbroken
 from kvsim.sim.report.figures import log_ticks, numbers, thinned
-from kvsim.traces.common.readable import seconds
+from kvsim.traces.common.text import seconds
 from tests.page_kinds import PAGES
 
 

@@ -20,7 +20,7 @@ from kvsim.sim.report.event_charts import STEP_PARTS
 from kvsim.sim.report.palette import STATE_LABELS
 from kvsim.sim.report.plan_page import memory_chart
 from kvsim.sim.report.run_page import run_page
-from kvsim.sim.report.run_panels import run_panels
+from kvsim.sim.report.run_plots import run_panels
 from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.run import Run, simulate
 from kvsim.sim.scenario.scenario import Scenario

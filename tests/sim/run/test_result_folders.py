@@ -56,7 +56,8 @@ def save(seed, path, last_event):
 
 trace = read_trace(sys.argv[1], limit=5)
 runs = [simulate(trace, seed=seed) for seed in (0, 1)]
-run_folder.run_page = lambda run: [f"page of {run.options.seed}"] * 100_000  # the true one takes 0.2 s
+# the true page takes 0.2 s
+run_folder.run_page = lambda run: [f"page of {run.options.seed}"] * 100_000
 for seed in (0, 1):
     runs[seed].save(f"wanted-{seed}")
 while True:

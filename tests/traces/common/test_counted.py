@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvsim.traces.common.counted import counted
+from kvsim.traces.common.text import counted
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.traces.common.columns import closed, cut, num_columns, spread
+from kvsim.traces.common.text import closed, cut, num_columns, spread
 
 TEXTS = st.text(st.sampled_from("ab é漢字ｶＡ한あ😀-"), max_size=30)
 
