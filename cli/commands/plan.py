@@ -139,7 +139,7 @@ def _hint(log: StartupLog | None) -> list[str]:
 
 def _show_levers(arguments: argparse.Namespace, request: PoolRequest) -> int:
     from kvsim.sim.documents.levers import Levers
-    from kvsim.sim.pool.levers import lever_rows
+    from kvsim.sim.pool.attention_levers import lever_rows
     from kvsim.sim.pool.plan import plan
 
     plan(request)  # where the model itself does not fit, say so

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.text.table import WIDTH, cell, table, wrapped
-from kvsim.sim.pool.levers import LENGTHS, READ_AT
+from kvsim.sim.pool.attention_levers import LENGTHS, READ_AT
 from kvsim.traces.common.text import amount, counted, number, seconds
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.comparison.scenarios import with_equal_memory
 from kvsim.sim.models import load_model
-from kvsim.sim.pool.levers import CAP_TOKENS, grouped_heads
+from kvsim.sim.pool.attention_levers import CAP_TOKENS, grouped_heads
 from kvsim.sim.scenario.loader import load_scenario
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 from kvsim.sim.hardware import GIB, load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.models.reshape import reshape, with_kv_heads
+from kvsim.sim.pool.attention_levers import LENGTHS, lever_rows
 from kvsim.sim.pool.document import plan_document
-from kvsim.sim.pool.levers import LENGTHS, lever_rows
 from kvsim.sim.pool.plan import plan
 from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.scenario.scenario import Scenario
