@@ -18,7 +18,7 @@ from typing import Final
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.cases import PRESETS, cases
-from kvsim.sim.run.replay import Engine, run
+from kvsim.sim.run.drive import Engine, run
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "accounting": (

@@ -3,7 +3,7 @@
     python benchmarks/run.py [--quick] [--case NAME ...] [--out results.json]
                              [--from results.json ...] [--markdown FILE]
 
-A figure is CPU time of one process (``time.process_time``) around ``kvsim.sim.run.replay.run`` with
+A figure is CPU time of one process (``time.process_time``) around ``kvsim.sim.run.drive.run`` with
 recording on; making or reading the trace is outside. ``ratio`` is stepper / leaper on the same
 first requests of the same trace in the same run, and both must leave equal finish times. ``x base``
 is the CPU time of a policy over that of its baseline, same requests, same engine. Machines and
@@ -32,13 +32,13 @@ sys.path.append(str(ROOT))  # last: nothing installed is hidden by a folder of o
 from benchmarks.cases import PRESETS, SHARED, cases  # noqa: E402
 from benchmarks.page import page, table  # noqa: E402
 from benchmarks.workloads import head  # noqa: E402
+from kvsim.sim.run.drive import Engine, run  # noqa: E402
 from kvsim.sim.run.options import RunOptions  # noqa: E402
-from kvsim.sim.run.replay import Engine, run  # noqa: E402
 
 if TYPE_CHECKING:
     from benchmarks.cases import Case
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.run.replay import EngineRun
+    from kvsim.sim.run.drive import EngineRun
     from kvsim.traces import Trace
 
 

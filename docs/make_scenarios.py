@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.text.catalogue import policies, presets
-from kvsim.policies.keys import key_of, name_of, rule_of
+from kvsim.policies.option_keys import key_of, name_of, rule_of
 from kvsim.sim.run.options import RunOptions, flag_of
 from kvsim.sim.scenario.scenario import Scenario
 

@@ -1,6 +1,6 @@
 """What is decided: allocators, batching, queue order, eviction, preemption, prediction, retention.
 
-One folder a kind. In each, ``base`` is the contract, ``__init__`` the table of names, and the other
-files are the policies. Their options are the frozen tables of :mod:`~kvsim.policies.tables`. The
-door is :mod:`~kvsim.policies.registry`: it finds a policy by name.
+One folder a kind: ``__init__`` has the table of names, ``base`` the contract where the kind has
+one. :mod:`~kvsim.policies.options` has each option of a policy once, with rule, default and unit;
+:mod:`~kvsim.policies.registry` finds a policy by its name.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kvsim.policies.tables import (
+from kvsim.policies.options import (
     Allocator,
     Batching,
     Eviction,

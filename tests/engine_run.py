@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvsim.sim.run import replay as engine_run
+from kvsim.sim.run import drive as engine_run
 from kvsim.sim.run.options import RunOptions
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def run(
     follow_ons: FollowOns | None = None,
     **more: Any,
 ) -> engine_run.EngineRun:
-    """As :func:`kvsim.sim.run.replay.run`; ``more`` are run options and watchers by name."""
+    """As :func:`kvsim.sim.run.drive.run`; ``more`` are run options and watchers by name."""
     return engine_run.run(
         trace,
         engine_run.Engine(config, cost, link),

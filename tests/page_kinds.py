@@ -13,8 +13,8 @@ from kvsim.calibrate.engine_logs.measured_run import LoadSeries, MeasuredRun
 from kvsim.calibrate.measure.cache_lab import CacheRow, StepRow
 from kvsim.calibrate.profile_page import profile_page
 from kvsim.calibrate.validate.conversation import conversation
-from kvsim.calibrate.validate.replay import compare as compare_replay
-from kvsim.calibrate.validate.replay import replay, replay_trace
+from kvsim.calibrate.validate.measured_replay import compare as compare_replay
+from kvsim.calibrate.validate.measured_replay import replay, replay_trace
 from kvsim.calibrate.validate.replay_page import replay_page
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.comparison.comparison import Comparison, compare
@@ -27,8 +27,8 @@ from kvsim.sim.documents.plan import Term
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
 from kvsim.sim.pool.document import plan_document
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import plan
-from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.report.plan_page import plan_page
 from kvsim.sim.report.run_page import run_page
 from kvsim.sim.run.options import RunOptions

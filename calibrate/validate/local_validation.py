@@ -18,7 +18,7 @@ import numpy as np
 from kvsim.calibrate.validate.local_decoder import LocalDecoder, StepDurations
 from kvsim.policies.scheduler_config import SchedulerConfig
 from kvsim.sim.recording.recorder import FINISHED
-from kvsim.sim.run.replay import Engine, Watchers, run
+from kvsim.sim.run.drive import Engine, Watchers, run
 from kvsim.traces import Trace
 from kvsim.traces.common.quantities import PS_PER_S
 

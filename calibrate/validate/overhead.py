@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.optimize import nnls
 
-from kvsim.calibrate.validate.replay import replay, with_overhead
+from kvsim.calibrate.validate.measured_replay import replay, with_overhead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.calibrate.engine_logs.measured_run import LoadSeries, MeasuredRun
-    from kvsim.calibrate.validate.replay import Replay
+    from kvsim.calibrate.validate.measured_replay import Replay
     from kvsim.sim.documents.replay import ReplayFigure
     from kvsim.sim.report.page import Block
 

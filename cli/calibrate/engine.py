@@ -143,8 +143,8 @@ def _overhead(
     """Fit what the profile's kernels leave over; the profile with it."""
     from dataclasses import replace
 
+    from kvsim.calibrate.validate.measured_replay import engine_values, replay_trace
     from kvsim.calibrate.validate.overhead import overhead_by_replay, overhead_of_steps
-    from kvsim.calibrate.validate.replay import engine_values, replay_trace
     from kvsim.sim.cost.profile import HostTerm
     from kvsim.sim.cost.profile_cost import ProfileCost
     from kvsim.sim.cost.sources import find_profile

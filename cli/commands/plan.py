@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.sim.documents.plan import LogFigure, Plan, SwapCost
+    from kvsim.sim.pool.memory_terms import PoolRequest
     from kvsim.sim.pool.plan import Pool, PoolTooSmallError
     from kvsim.sim.pool.startup_log import StartupLog
-    from kvsim.sim.pool.terms import PoolRequest
     from kvsim.sim.scenario.scenario import Scenario
     from kvsim.traces.common.part import Document
 
@@ -103,7 +103,7 @@ def _swap(scenario: Scenario, request: PoolRequest, pool: Pool) -> SwapCost | No
     from dataclasses import replace
 
     from kvsim.sim.cost.sources import build_cost
-    from kvsim.sim.engine.swap_cost import swap_cost
+    from kvsim.sim.cost.swap_or_recompute import swap_cost
     from kvsim.sim.scenario.host_link import host_link
 
     source = "auto" if scenario.cost.source == "linear" else scenario.cost.source

@@ -12,8 +12,8 @@ from kvsim.cli.options.pool_options import plain_number, pool_values
 if TYPE_CHECKING:
     import argparse
 
+    from kvsim.sim.pool.memory_terms import PoolRequest
     from kvsim.sim.pool.startup_log import StartupLog
-    from kvsim.sim.pool.terms import PoolRequest
     from kvsim.sim.scenario.scenario import Scenario
 
 

@@ -148,7 +148,7 @@ def _simulated(
     """Simulate as the options say, with a progress bar."""
     from kvsim.cli.text.progress import Progress
     from kvsim.sim.block_map import BlockRecording, PoolFacts
-    from kvsim.sim.run.replay import Watchers
+    from kvsim.sim.run.drive import Watchers
     from kvsim.sim.run.run import simulate_as
 
     recording = None if record is None else BlockRecording(record)

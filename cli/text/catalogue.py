@@ -10,7 +10,7 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from kvsim.policies.keys import name_of, rule_of
+from kvsim.policies.option_keys import name_of, rule_of
 from kvsim.sim.comparison.presets import COMPARISON_PRESETS
 from kvsim.sim.comparison.scenarios import ALIASES
 from kvsim.sim.cost.profile_file import bundled_profiles, load_bundled_profile
@@ -27,7 +27,7 @@ from kvsim.traces.formats.refused import RefusedFormat
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kvsim.policies.keys import Rule
+    from kvsim.policies.option_keys import Rule
 
 _HUB: Final = "https://huggingface.co/"
 _ELSEWHERE: Final = "See the module docstring"

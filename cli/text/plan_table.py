@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.documents.levers import LeverRow
     from kvsim.sim.documents.plan import Lever, LogFigure, Plan, Tables
-    from kvsim.sim.pool.terms import PoolRequest
+    from kvsim.sim.pool.memory_terms import PoolRequest
 
 
 FIRST: Final = 22

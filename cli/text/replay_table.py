@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.calibrate.engine_logs.measured_run import LoadSeries, MeasuredRun
-    from kvsim.calibrate.validate.replay import Replay
+    from kvsim.calibrate.validate.measured_replay import Replay
     from kvsim.sim.documents.replay import ReplayFigure
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Summary,
         Users,
     )
-    from kvsim.sim.pool.terms import MemoryTerm
+    from kvsim.sim.pool.memory_terms import MemoryTerm
 
 
 _GIB: Final = 2**30

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import argparse
 
-    from kvsim.cli.ui.places import Places
+    from kvsim.cli.ui.folders import Places
 
 DEFAULT_PORT: Final = 8600
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -45,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from kvsim.cli.ui.places import Places
+    from kvsim.cli.ui.folders import Places
 
     places = Places(Path(arguments.root), Path(arguments.out))
     _check(places, arguments.host, arguments.port)
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(places: Places, host: str, port: int) -> None:
     """Refuse before anything starts what would fail later."""
-    from kvsim.cli.ui.places import is_text
+    from kvsim.cli.ui.folders import is_text
     from kvsim.traces.common.files import check_writable
 
     if find_spec("streamlit") is None:

@@ -7,8 +7,8 @@ from typing import Final
 
 import streamlit as st
 
+from kvsim.cli.ui.folders import Places
 from kvsim.cli.ui.form import form, in_words_of_the_form
-from kvsim.cli.ui.places import Places
 from kvsim.cli.ui.pool import BETWEEN_S, PoolView
 from kvsim.cli.ui.result import Shown, literal, show
 from kvsim.cli.ui.run import Choices, compare_chosen, why_too_large

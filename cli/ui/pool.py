@@ -9,7 +9,7 @@ import streamlit as st
 
 from kvsim.cli.ui.result import legend, literal
 from kvsim.sim.block_map import PoolFacts
-from kvsim.sim.block_map.looks import DARK, LABELS, LIGHT, LOOKS
+from kvsim.sim.block_map.colours import DARK, LABELS, LIGHT, LOOKS
 from kvsim.sim.block_map.scene import Picture, share_words
 from kvsim.sim.block_map.stills import svg
 from kvsim.sim.scenario.setup import EngineSetup, set_up

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kvsim.cli.ui.places import Places
+    from kvsim.cli.ui.folders import Places
     from kvsim.sim.comparison.comparison import Comparison
     from kvsim.sim.comparison.runs import Watch
 

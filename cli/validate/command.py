@@ -75,7 +75,7 @@ def _compare_schedule(
     path: Path, records: list[dict[str, Any]], arguments: argparse.Namespace
 ) -> tuple[Difference | None, str]:
     """Replay a schedule of vLLM: the first difference, and what was compared."""
-    from kvsim.sim.conformance.replay import replay
+    from kvsim.sim.conformance.schedule_replay import replay
     from kvsim.sim.conformance.vllm_log import schedule_log
 
     log = schedule_log(path, records)

@@ -55,7 +55,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Replay, compare, print."""
     from kvsim.calibrate.engine_logs.run_logs import read_measured
-    from kvsim.calibrate.validate.replay import compare, replay, replay_trace
+    from kvsim.calibrate.validate.measured_replay import compare, replay, replay_trace
     from kvsim.calibrate.validate.replay_page import replay_page
     from kvsim.cli.text.replay_table import print_json, print_table
     from kvsim.traces import read_trace
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _scenario(measured: MeasuredRun, arguments: argparse.Namespace) -> Scenario:
     """Preset or file, then what the log says, then the options of the command line."""
-    from kvsim.calibrate.validate.replay import engine_values
+    from kvsim.calibrate.validate.measured_replay import engine_values
     from kvsim.sim.scenario.loader import load_scenario, parse_settings
     from kvsim.sim.scenario.scenario import DEFAULT_PRESET
 
@@ -108,7 +108,11 @@ def _own_cost(
 
     from kvsim.calibrate.engine_logs.engine_log import fit_steps
     from kvsim.calibrate.engine_logs.step_sample import loads_of_steps
-    from kvsim.calibrate.validate.replay import engine_rules, first_difference, replay_schedule
+    from kvsim.calibrate.validate.measured_replay import (
+        engine_rules,
+        first_difference,
+        replay_schedule,
+    )
 
     if arguments.overhead is not None:
         raise ValueError("--overhead goes with --profile: this log's steps have their overhead")
@@ -140,7 +144,7 @@ def _profile_cost(
     measured: MeasuredRun, trace: Trace, scenario: Scenario, arguments: argparse.Namespace
 ) -> tuple[SchedulerConfig, ProfileCost, list[str], list[str]]:
     """Cost of the profile with an overhead; means at none and at twice as much beside."""
-    from kvsim.calibrate.validate.replay import compare, replay, with_overhead
+    from kvsim.calibrate.validate.measured_replay import compare, replay, with_overhead
     from kvsim.sim.cost.profile_cost import ProfileCost
     from kvsim.sim.scenario.setup import set_up
 

@@ -20,7 +20,10 @@ from kvsim.policies.eviction.base import (
 from kvsim.policies.eviction.furthest import FurthestNextUse
 from kvsim.policies.eviction.gdsf import Gdsf
 from kvsim.policies.eviction.keyed import KeyedOrder
-from kvsim.policies.eviction.keys import (
+from kvsim.policies.eviction.random_order import RandomOrder
+from kvsim.policies.eviction.s3_fifo import S3Fifo
+from kvsim.policies.eviction.sieve import Sieve
+from kvsim.policies.eviction.sort_keys import (
     fifo,
     filo,
     length_aware,
@@ -30,9 +33,6 @@ from kvsim.policies.eviction.keys import (
     priority,
     slru,
 )
-from kvsim.policies.eviction.random_order import RandomOrder
-from kvsim.policies.eviction.s3_fifo import S3Fifo
-from kvsim.policies.eviction.sieve import Sieve
 from kvsim.policies.guards.eviction import GuardedOrders, guarded_eviction
 from kvsim.policies.registry import Registry, build
 

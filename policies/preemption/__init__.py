@@ -1,6 +1,7 @@
 """Who is preempted when memory runs out, and what becomes of its KV.
 
-The victim is decided in :mod:`~kvsim.policies.preemption.victims`, recompute or swap in ``mode``.
+A batching asks :mod:`~kvsim.policies.preemption.victims` for the victim (SGLang's batching,
+``new_token_ratio``, has a rule of its own) and ``mode`` whether its KV is recomputed or swapped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What one KV group keeps of a sequence.
 
-The contract is :mod:`~kvsim.policies.retention.base`; one file a rule.
+The contract is :mod:`~kvsim.policies.retention.base`. ``scores`` and ``mass`` are what
+``heavy_hitters`` chooses by.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kvsim.sim.block_map.looks import (
+from kvsim.sim.block_map.colours import (
     DARK,
     EVICTED,
     LABELS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.sim.block_map.looks import (
+from kvsim.sim.block_map.colours import (
     LABELS,
     LIGHT,
     LOOKS,

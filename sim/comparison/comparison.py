@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kvsim.sim.comparison.cases import cases_of
-from kvsim.sim.comparison.kept import KeptRuns
+from kvsim.sim.comparison.kept_runs import KeptRuns
 from kvsim.sim.comparison.processes import run_in_processes
 from kvsim.sim.comparison.reference import differences_to_lru
 from kvsim.sim.comparison.row import row_numbers, stacked

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.sim.block_map import BlockRecording, PoolFacts
-from kvsim.sim.comparison.kept import keep
+from kvsim.sim.comparison.kept_runs import keep
 from kvsim.sim.comparison.row import Row, row_of
 from kvsim.sim.engine.listener import Listeners, ScheduleListener
-from kvsim.sim.run.replay import Watchers
+from kvsim.sim.run.drive import Watchers
 from kvsim.sim.run.run import simulate_as
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Case(NamedTuple):
     """One run: ``name`` is that of its row, ``trace`` the place of its trace among all.
 
     ``record``: how its pool is recorded, ``blocks``: the file that this goes to; ``kept``: the file
-    that the whole run goes to, for :class:`~kvsim.sim.comparison.kept.KeptRuns`.
+    that the whole run goes to, for :class:`~kvsim.sim.comparison.kept_runs.KeptRuns`.
     """
 
     name: str

@@ -1,4 +1,4 @@
 """Our schedule against recorded ones, and against itself.
 
-The door is :func:`~kvsim.sim.conformance.replay.replay`.
+The door is :func:`~kvsim.sim.conformance.schedule_replay.replay`.
 """

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.policies.eviction import make_order
+from kvsim.policies.options import Allocator, Eviction
 from kvsim.policies.scheduler_config import SchedulerConfig
-from kvsim.policies.tables import Allocator, Eviction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kvsim.sim.engine.listener import ScheduleListener
+from kvsim.sim.run.drive import Engine, Watchers, run
 from kvsim.sim.run.options import RunOptions
-from kvsim.sim.run.replay import Engine, Watchers, run
 
 if TYPE_CHECKING:
     from random import Random

@@ -22,8 +22,8 @@ from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import load_policy
 from kvsim.sim.conformance.length_leak import decide, look_behind_the_wall
 from kvsim.sim.conformance.random_scenario import random_scenario
+from kvsim.sim.run.drive import Engine, run
 from kvsim.sim.run.options import RunOptions
-from kvsim.sim.run.replay import Engine, run
 from kvsim.traces.common.text import counted
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kvsim.policies.eviction import AT_ADMISSIONS, EVICTION_KEYS
+from kvsim.policies.options import Allocator, Eviction
 from kvsim.policies.scheduler_config import SchedulerConfig
-from kvsim.policies.tables import Allocator, Eviction
 from kvsim.sim.cost.profile import MeasuredRanges
 from kvsim.sim.cost.profile_cost import GroupAttention, ProfileCost, TokenCost
 from kvsim.sim.cost.step_cost import LinearCost

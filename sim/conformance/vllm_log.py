@@ -10,8 +10,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.policies.options import Batching, Queue, Retention
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.policies.tables import Batching, Queue, Retention
 from kvsim.sim.conformance.recordings import read_records
 from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.traces.common.quantities import PS_PER_NS

@@ -1,5 +1,5 @@
 """The specification of what happens: the main loop, and one step at a time.
 
-The door is :func:`~kvsim.sim.engine.driver.run`; :mod:`~kvsim.sim.engine.stepper` is the
-specification of a step.
+The door is :class:`~kvsim.sim.engine.driver.Driver`, the main loop; a step is specified by
+:mod:`~kvsim.sim.engine.stepper`. :func:`kvsim.sim.run.drive.run` puts an engine into the loop.
 """

@@ -12,8 +12,8 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import build
+from kvsim.sim.engine.cost_for_policies import StepWorkCost
 from kvsim.sim.engine.next_use import NextUse
-from kvsim.sim.engine.work_cost import StepWorkCost
 
 if TYPE_CHECKING:
     from kvsim.policies.batching import Batching

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from kvsim.policies.batching import ScheduledStep, SchedulerState
     from kvsim.policies.batching.base import Item
+    from kvsim.policies.options import Retention
     from kvsim.policies.sequence import Sequence
-    from kvsim.policies.tables import Retention
     from kvsim.sim.cost.host_link import HostLink
     from kvsim.sim.cost.step_cost import StepCost, StepTime
     from kvsim.sim.engine.sequence_groups import SequenceGroups

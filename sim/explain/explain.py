@@ -17,7 +17,7 @@ from kvsim.sim.documents.explain import Explanation, Hits, MeanTtft, Ttft
 from kvsim.sim.engine.samples import Samples
 from kvsim.sim.explain.hit_losses import hit_parts
 from kvsim.sim.explain.ttft_parts import PARTS, TtftParts
-from kvsim.sim.run.replay import NOBODY, Watchers
+from kvsim.sim.run.drive import NOBODY, Watchers
 from kvsim.sim.run.run import simulate_as
 from kvsim.sim.scenario.setup import set_up
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kvsim.sim.models import ModelSpec
-    from kvsim.sim.pool.terms import PoolRequest
+    from kvsim.sim.pool.memory_terms import PoolRequest
 
 LENGTHS: Final = (2048, 8192, 32_768, 131_072)
 READ_AT: Final = 32_768

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from kvsim.sim.documents.plan import LogFigure, SwapCost
     from kvsim.sim.models import LayerGroup, ModelSpec
+    from kvsim.sim.pool.memory_terms import MemoryTerm, PoolRequest
     from kvsim.sim.pool.plan import Pool, PoolTooSmallError
-    from kvsim.sim.pool.terms import MemoryTerm, PoolRequest
 
 
 def plan_document(

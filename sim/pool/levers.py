@@ -16,7 +16,7 @@ from kvsim.sim.models.dtypes import kv_format, weight_format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kvsim.sim.pool.terms import PoolRequest
+    from kvsim.sim.pool.memory_terms import PoolRequest
     from kvsim.sim.pool.types import Split
 
     Rules = Mapping[str, Callable[[PoolRequest], Split]]

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from kvsim.sim.hardware import GIB
 from kvsim.sim.models.stages import pipeline_stages
-from kvsim.sim.pool.terms import MemoryTerm, kv_left, memory_terms
+from kvsim.sim.pool.memory_terms import MemoryTerm, kv_left, memory_terms
 from kvsim.sim.pool.types import RankShare, Split
 
 if TYPE_CHECKING:
     from kvsim.sim.models import ModelSpec
     from kvsim.sim.models.stages import Stage
-    from kvsim.sim.pool.terms import PoolRequest
+    from kvsim.sim.pool.memory_terms import PoolRequest
 
 CELL_PAD = 256
 MICRO_BATCH = 512

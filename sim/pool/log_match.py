@@ -12,9 +12,9 @@ from kvsim.sim.pool.layout import BlockLayout
 from kvsim.sim.pool.plan import PoolTooSmallError, plan
 
 if TYPE_CHECKING:
+    from kvsim.sim.pool.memory_terms import PoolRequest
     from kvsim.sim.pool.plan import Pool
     from kvsim.sim.pool.startup_log import StartupLog
-    from kvsim.sim.pool.terms import PoolRequest
 
 GRAPHS_SET_ASIDE: Final = (0, 21)
 """First version that subtracts an estimate of CUDA graphs before KV."""

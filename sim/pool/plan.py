@@ -1,8 +1,8 @@
 """The KV pool that a card leaves, by the rule of a named engine.
 
 ``total x utilisation - weights - activation peak - graphs - non-torch = KV``, cut into blocks. The
-terms are in :mod:`kvsim.sim.pool.terms`; each engine's rule is a file of its own, with its source
-(:mod:`kvsim.sim.pool.vllm`, :mod:`kvsim.sim.pool.sglang`, :mod:`kvsim.sim.pool.llama_cpp`).
+terms are in :mod:`kvsim.sim.pool.memory_terms`; each engine's rule is a file of its own, with its
+source (:mod:`kvsim.sim.pool.vllm`, :mod:`kvsim.sim.pool.sglang`, :mod:`kvsim.sim.pool.llama_cpp`).
 ``kvsim simulate`` and ``kvsim plan`` both come through :func:`plan`.
 """
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from kvsim.sim.hardware import GIB
 from kvsim.sim.pool.levers import best_lever
 from kvsim.sim.pool.llama_cpp import split_llama_cpp
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.sglang import split_sglang
-from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.pool.types import Pool, PoolTooSmallError, RankShare, Split
 from kvsim.sim.pool.vllm import split_vllm
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kvsim.sim.models import ModelSpec
-    from kvsim.sim.pool.terms import MemoryTerm
+    from kvsim.sim.pool.memory_terms import MemoryTerm
 
 
 class Layout(Protocol):

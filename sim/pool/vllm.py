@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from kvsim.sim.models.layers import shape_of
 from kvsim.sim.models.stages import pipeline_stages
 from kvsim.sim.pool.layout import block_layout
-from kvsim.sim.pool.terms import MemoryTerm, kv_left, memory_terms
+from kvsim.sim.pool.memory_terms import MemoryTerm, kv_left, memory_terms
 from kvsim.sim.pool.types import RankShare, Split
 
 if TYPE_CHECKING:
     from kvsim.sim.models.grouping import EngineGroups
     from kvsim.sim.models.stages import Stage
-    from kvsim.sim.pool.terms import PoolRequest
+    from kvsim.sim.pool.memory_terms import PoolRequest
 
 CHUNKED_NOTE = (
     "chunked attention is counted as a sliding window of the same size; an engine frees a chunk at"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.policies.guards import BrokenRuleError
 from kvsim.policies.guards.raised import RAISED, raised
-from kvsim.policies.keys import rule_of
+from kvsim.policies.option_keys import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from kvsim.sim.engine.listener import ScheduleListener
     from kvsim.sim.engine.observer import Observer
     from kvsim.sim.report.run_plots import RunPlots
+    from kvsim.sim.run.drive import EngineRun, Watchers
     from kvsim.sim.run.options import RunKeywords
-    from kvsim.sim.run.replay import EngineRun, Watchers
     from kvsim.traces.adjust.closed_loop import FollowOns
     from kvsim.traces.trace.trace import Trace
 
@@ -173,7 +173,7 @@ def simulate(
     ValueError
         On a trace, scenario or option that cannot be used; one sentence for the user.
     """
-    from kvsim.sim.run.replay import Watchers  # noqa: PLC0415 - reading a scenario needs no simpy
+    from kvsim.sim.run.drive import Watchers  # noqa: PLC0415 - reading a scenario needs no simpy
 
     chosen = RunOptions(**options)
     watchers = Watchers(on_progress, listener, observers=observers)
@@ -187,7 +187,7 @@ def simulate_as(
     watchers: Watchers,
 ) -> Run:
     """Replay a trace under a scenario, with options that are checked; as :func:`simulate`."""
-    from kvsim.sim.run import replay as engine_run  # noqa: PLC0415 - simpy is not needed to read a scenario
+    from kvsim.sim.run import drive as engine_run  # noqa: PLC0415 - simpy is not needed to read a scenario
     from kvsim.traces import assume_max_tokens, check_usable, read_trace  # noqa: PLC0415
     from kvsim.traces.adjust.closed_loop import follow_ons  # noqa: PLC0415
     from kvsim.traces.adjust.patience import with_timeout  # noqa: PLC0415

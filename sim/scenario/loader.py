@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from kvsim.policies.keys import name_of, rule_of, shown
+from kvsim.policies.option_keys import name_of, rule_of, shown
 from kvsim.sim.scenario.preset import load_preset, preset_names
 from kvsim.sim.scenario.scenario import DEFAULT_PRESET, Scenario
 from kvsim.traces.common.arguments import check_kind

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from kvsim.policies.keys import name_of, rule_of
+from kvsim.policies.option_keys import name_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

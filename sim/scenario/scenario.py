@@ -1,6 +1,6 @@
 """A scenario: what is simulated, as frozen tables whose keys are named as vLLM names them.
 
-The tables are in :mod:`kvsim.sim.scenario.tables` and :mod:`kvsim.policies.tables`, reading,
+The tables are in :mod:`kvsim.sim.scenario.tables` and :mod:`kvsim.policies.options`, reading,
 writing and presets in :mod:`kvsim.sim.scenario.loader`.
 """
 
@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
-from kvsim.policies.tables import (
+from kvsim.policies.options import (
     Allocator,
     Batching,
     Eviction,
@@ -19,6 +18,7 @@ from kvsim.policies.tables import (
     Queue,
     Retention,
 )
+from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.scenario.checks.batching import WITHOUT_BUDGET, cuts_prompts
 from kvsim.sim.scenario.checks.check import refuse
 from kvsim.sim.scenario.checks.scenario import SCENARIO

@@ -29,9 +29,9 @@ from kvsim.sim.models import load_model
 from kvsim.sim.models.reshape import with_kv_heads
 from kvsim.sim.models.stages import expand_latents_of
 from kvsim.sim.pool.layout import BlockLayout
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import plan
 from kvsim.sim.pool.shape import PoolShape
-from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.scenario.checks.check import refuse, sentences
 from kvsim.sim.scenario.checks.retention import retention_notes
 from kvsim.sim.scenario.checks.scenario import COST, UNUSED
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.hardware import HardwareSpec
     from kvsim.sim.models import ModelSpec
+    from kvsim.sim.pool.memory_terms import MemoryTerm
     from kvsim.sim.pool.plan import Pool
-    from kvsim.sim.pool.terms import MemoryTerm
     from kvsim.sim.scenario.scenario import Scenario
 
 _BLOCK_SIZE: Final = 16

@@ -1,7 +1,7 @@
 """The tables of a scenario that say what runs on what: one dataclass each.
 
 What a key accepts and what it means stands beside its default; ``docs/scenarios.md`` is made from
-here. How the engine decides is in :mod:`kvsim.policies.tables`.
+here. How the engine decides is in :mod:`kvsim.policies.options`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from kvsim.policies.keys import (
+from kvsim.policies.option_keys import (
     Rule,
     choice,
     duration,

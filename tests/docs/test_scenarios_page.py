@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvsim.policies.keys import key, key_of, name_of, whole
+from kvsim.policies.option_keys import key, key_of, name_of, whole
 from kvsim.sim.scenario.scenario import Scenario
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "docs/make_scenarios.py"))

@@ -18,8 +18,8 @@ from kvsim.sim.conformance.vllm_log import GoldenLog, read_log
 from kvsim.sim.cost.step_cost import LinearCost, StepTime
 from kvsim.sim.pool.shape import PoolShape
 from kvsim.sim.recording.recorder import Recorder
+from kvsim.sim.run.drive import EngineRun
 from kvsim.sim.run.options import RunOptions
-from kvsim.sim.run.replay import EngineRun
 from kvsim.sim.run.run import Run
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.sim.scenario.setup import EngineSetup

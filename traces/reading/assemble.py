@@ -11,7 +11,7 @@ from kvsim.traces.common.text import counted
 from kvsim.traces.reading.columns import Columns, GrowingLists, derive_delays
 from kvsim.traces.reading.describe import count_early_turns, describe, epoch_text
 from kvsim.traces.reading.drawn import draw_times
-from kvsim.traces.reading.places import Places
+from kvsim.traces.reading.row_lines import Places
 from kvsim.traces.reading.sessions import Predecessors
 from kvsim.traces.trace.own_format import TEXTS
 from kvsim.traces.trace.receipt import Receipt, duration

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.traces.reading.batch import Batch
-    from kvsim.traces.reading.places import Places
+    from kvsim.traces.reading.row_lines import Places
     from kvsim.traces.reading.wishes import Wishes
 
 

@@ -6,8 +6,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.batching import BATCHING as POLICIES
-from kvsim.policies.keys import key_of, name_of
-from kvsim.policies.tables import Batching
+from kvsim.policies.option_keys import key_of, name_of
+from kvsim.policies.options import Batching
 from kvsim.sim.scenario.checks.check import Check, has_windows
 
 if TYPE_CHECKING:

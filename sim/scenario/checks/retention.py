@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from kvsim.policies.keys import key_of, name_of
-from kvsim.policies.tables import Retention
+from kvsim.policies.option_keys import key_of, name_of
+from kvsim.policies.options import Retention
 from kvsim.sim.scenario.checks.check import Check, has_windows
 
 if TYPE_CHECKING:

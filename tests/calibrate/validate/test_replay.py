@@ -13,8 +13,7 @@ from jsonschema import Draft202012Validator
 from kvsim.calibrate.engine_logs.engine_log import fit_steps, loads_of
 from kvsim.calibrate.engine_logs.run_logs import read_measured
 from kvsim.calibrate.engine_logs.step_sample import loads_of_steps
-from kvsim.calibrate.validate.overhead import overhead_by_replay, overhead_of_steps
-from kvsim.calibrate.validate.replay import (
+from kvsim.calibrate.validate.measured_replay import (
     compare,
     engine_rules,
     engine_values,
@@ -24,6 +23,7 @@ from kvsim.calibrate.validate.replay import (
     replay_trace,
     with_overhead,
 )
+from kvsim.calibrate.validate.overhead import overhead_by_replay, overhead_of_steps
 from kvsim.cli.main import main
 from kvsim.sim.cost.profile_cost import ProfileCost, TokenCost
 from kvsim.sim.documents.json_schema import json_schema

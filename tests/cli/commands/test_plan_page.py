@@ -10,8 +10,8 @@ from kvsim.cli.main import main
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
 from kvsim.sim.pool.document import plan_document
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import plan
-from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.report.plan_page import fit_chart, memory_chart
 
 if TYPE_CHECKING:

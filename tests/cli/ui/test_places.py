@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvsim.cli.ui.places import MOST_TRACES, Places
+from kvsim.cli.ui.folders import MOST_TRACES, Places
 
 if TYPE_CHECKING:
     from pathlib import Path

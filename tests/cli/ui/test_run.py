@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from kvsim.cli.main import main
 from kvsim.cli.ui import page as ui_page
 from kvsim.cli.ui import run as ui_run
-from kvsim.cli.ui.places import Places
+from kvsim.cli.ui.folders import Places
 from kvsim.cli.ui.run import Choices, compare_chosen, why_too_large
 from kvsim.sim.comparison.scenarios import allocator_scenarios
 from kvsim.traces import bundled_path

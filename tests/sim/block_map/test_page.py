@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kvsim.sim.block_map import page as page_module
-from kvsim.sim.block_map.looks import LOOKS, Shown, look_shares
+from kvsim.sim.block_map.colours import LOOKS, Shown, look_shares
 from kvsim.sim.block_map.page import block_map_page, fitted
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from kvsim.sim.block_map import stills
-from kvsim.sim.block_map.looks import DARK, LABELS, LIGHT, LOOKS, Shown, num_columns
+from kvsim.sim.block_map.colours import DARK, LABELS, LIGHT, LOOKS, Shown, num_columns
 from kvsim.sim.block_map.scene import MARGIN, Picture
 from kvsim.sim.block_map.stills import (
     check_pillow,

@@ -17,7 +17,7 @@ import pytest
 
 from kvsim import sim
 from kvsim.cli.main import main
-from kvsim.sim.comparison import kept as comparison_kept
+from kvsim.sim.comparison import kept_runs as comparison_kept
 from kvsim.sim.comparison.comparison import compare
 from kvsim.sim.comparison.scenarios import allocator_scenarios
 from kvsim.sim.run.run import simulate

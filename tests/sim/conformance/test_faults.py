@@ -21,7 +21,7 @@ from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
 from kvsim.policies.queue_order.fcfs import FCFS
 from kvsim.policies.retention.sinks_recent import SinksRecent
 from kvsim.policies.sequence import Sequence
-from kvsim.sim.conformance.replay import Verdict, replay
+from kvsim.sim.conformance.schedule_replay import Verdict, replay
 from kvsim.sim.engine.closed_loop_driver import SessionDriver
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.engine.stepper import Stepper

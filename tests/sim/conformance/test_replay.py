@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvsim.sim.conformance.replay import Comparison, replay, short
+from kvsim.sim.conformance.schedule_replay import Comparison, replay, short
 from kvsim.sim.conformance.vllm_log import GoldenLog
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvsim.sim.conformance.recordings import find_trace
-from kvsim.sim.conformance.replay import replay
+from kvsim.sim.conformance.schedule_replay import replay
 from kvsim.sim.conformance.stepper_log import StepperLog
 from kvsim.sim.conformance.vllm_log import GoldenLog, engine_options, read_log
 from kvsim.sim.leaping.leaper import leapable

@@ -18,7 +18,7 @@ from tests.engine_config import engine_config
 from tests.engine_run import run
 
 if TYPE_CHECKING:
-    from kvsim.sim.run.replay import EngineRun
+    from kvsim.sim.run.drive import EngineRun
 
 COST = LinearCost(1000, 10, 5, 1)  # ps
 

@@ -19,7 +19,7 @@ from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.run.replay import EngineRun
+    from kvsim.sim.run.drive import EngineRun
 
 US = 10**6  # one microsecond in ps: the length of every step
 LINK = HostLink(alpha_ps=US // 10, bytes_per_s=10**7, block_bytes=3, copies_per_block=2)

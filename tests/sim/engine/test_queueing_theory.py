@@ -22,7 +22,7 @@ from kvsim.traces.trace.trace import Trace
 from tests.engine_run import run
 
 if TYPE_CHECKING:
-    from kvsim.sim.run.replay import EngineRun
+    from kvsim.sim.run.drive import EngineRun
 
 Ints = NDArray[np.int64]
 

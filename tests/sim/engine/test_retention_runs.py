@@ -32,7 +32,7 @@ from tests.seeds import for_seeds
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvsim.sim.run.replay import EngineRun
+    from kvsim.sim.run.drive import EngineRun
 
 SMALL: dict[str, object] = {
     "model.name": "opt-13b",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvsim.sim.engine.steps_in_flight import Flight
-    from kvsim.sim.run.replay import EngineRun
+    from kvsim.sim.run.drive import EngineRun
 
 US = 10**6  # one microsecond in ps: the length of every step
 

@@ -6,7 +6,7 @@ import pytest
 
 from kvsim.sim.cost.host_link import HostLink
 from kvsim.sim.cost.step_cost import LinearCost
-from kvsim.sim.engine.swap_cost import swap_cost
+from kvsim.sim.cost.swap_or_recompute import swap_cost
 from kvsim.sim.pool.layout import BlockLayout
 from kvsim.sim.pool.plan import plan
 from kvsim.sim.scenario.scenario import Scenario

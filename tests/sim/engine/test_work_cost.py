@@ -10,7 +10,7 @@ from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.cost.profile import MeasuredRanges
 from kvsim.sim.cost.profile_cost import GroupAttention, ProfileCost, TokenCost
 from kvsim.sim.cost.step_cost import LinearCost, StepCost
-from kvsim.sim.engine.work_cost import StepWorkCost
+from kvsim.sim.engine.cost_for_policies import StepWorkCost
 
 LINEAR = LinearCost(1000, per_prefill_token_ps=10, per_decode_seq_ps=7, per_context_token_ps=2)
 

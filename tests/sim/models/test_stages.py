@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.models.stages import expand_latents_of, pipeline_stages, stage_sizes
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import plan
-from kvsim.sim.pool.terms import PoolRequest
 
 H100 = load_hardware("h100-sxm")
 SPLITS = [name for name in bundled_models() if name != "gemma-3n-e4b"]

@@ -9,8 +9,8 @@ from kvsim.sim.models import bundled_models, load_model
 from kvsim.sim.models.reshape import reshape, with_kv_heads
 from kvsim.sim.pool.attention_levers import LENGTHS, lever_rows
 from kvsim.sim.pool.document import plan_document
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import plan
-from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.sim.scenario.setup import set_up
 

@@ -11,9 +11,9 @@ from kvsim.sim.models import ModelSpec, bundled_models, load_model
 from kvsim.sim.models.layers import KVShape, group_layers
 from kvsim.sim.pool.levers import best_lever, levers, surplus
 from kvsim.sim.pool.llama_cpp import slot_bytes
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import ENGINES, PoolTooSmallError, plan
 from kvsim.sim.pool.sglang import default_chunk
-from kvsim.sim.pool.terms import PoolRequest
 
 MIB = 1 << 20
 LLAMA = load_model("llama-3.1-8b")

@@ -9,9 +9,9 @@ import pytest
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
 from kvsim.sim.pool.log_match import as_in_log, match_log
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import plan
 from kvsim.sim.pool.startup_log import parse_startup_log, read_startup_log
-from kvsim.sim.pool.terms import PoolRequest
 
 LOGS = Path(__file__).parents[2] / "data" / "startup"
 

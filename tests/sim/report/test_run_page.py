@@ -13,8 +13,8 @@ from kvsim.sim.cost.step_cost import LinearCost
 from kvsim.sim.hardware import load_hardware
 from kvsim.sim.models import load_model
 from kvsim.sim.pool.document import plan_document
+from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import plan
-from kvsim.sim.pool.terms import PoolRequest
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.sim.report.event_charts import STEP_PARTS
 from kvsim.sim.report.palette import STATE_LABELS

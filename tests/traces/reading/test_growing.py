@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.traces.reading.columns import Columns, GrowingColumn
-from kvsim.traces.reading.places import Places
+from kvsim.traces.reading.row_lines import Places
 
 PIECES = st.lists(st.lists(st.integers(-5, 5), max_size=5))
 

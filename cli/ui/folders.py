@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kvsim.traces.common.files import NewFolder
 
+
 MOST_TRACES: Final = 500
 """Files that the page offers; a larger folder is a mistake of --root."""
 SUFFIXES: Final = (".jsonl", ".json", ".csv", ".parquet", ".txt")

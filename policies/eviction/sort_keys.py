@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kvsim.policies.eviction.base import Entry, SortKey
 
+
 PROTECTED_FROM_HITS: Final = 2
 """``slru``: hits from which an entry belongs to the protected segment."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kvsim.policies.registry import Registry
 
+
 T = TypeVar("T")
 _SHOWN: Final = 60
 

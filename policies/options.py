@@ -14,7 +14,7 @@ from kvsim.policies.allocators.placement import PLACEMENTS
 from kvsim.policies.allocators.reservation import RESERVATIONS
 from kvsim.policies.batching import BATCHING
 from kvsim.policies.eviction import EVICTION
-from kvsim.policies.keys import (
+from kvsim.policies.option_keys import (
     above_zero,
     builtin,
     choice,

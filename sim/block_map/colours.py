@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.block_map.block_map import BlockMap
 
+
 LOOKS: Final = ("token", "shared", "reserved", "internal", "external", "cached", "free")
 LABELS: Final = {
     "token": "token",

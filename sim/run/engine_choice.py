@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.sim.engine.requests import Requests
 
+
 _LEAPERS: Final[dict[tuple[str, str], type[Leaper]]] = {
     ("hash", "mixed-running-first"): Leaper,
     ("hash", "iteration-level"): Leaper,

@@ -16,7 +16,7 @@ from kvsim.sim.conformance.leap_log import STEPPER_ONLY, LeapLog
 from kvsim.sim.conformance.stepper_log import StepperLog
 from kvsim.sim.conformance.vllm_log import engine_options
 from kvsim.sim.leaping.leaper import leapable
-from kvsim.sim.run.replay import Engine, Watchers, run
+from kvsim.sim.run.drive import Engine, Watchers, run
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kvsim.sim.conformance.schedule_log import ScheduleLog
     from kvsim.sim.conformance.vllm_log import GoldenLog
     from kvsim.traces.trace.trace import Trace
+
 
 _AT_CALL: Final = (  # causes before what follows from them
     "type",

@@ -18,7 +18,7 @@ from kvsim.sim.metrics.phases import Windows
 from kvsim.sim.metrics.request_columns import RequestColumns
 from kvsim.sim.metrics.tables import series_table
 from kvsim.sim.pool.shape import PoolShape
-from kvsim.sim.run import replay as engine_run
+from kvsim.sim.run import drive as engine_run
 from kvsim.traces.adjust.max_tokens import assume_max_tokens
 from kvsim.traces.common.quantities import PS_PER_S
 from kvsim.traces.trace.trace import PrefixIds, Trace
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kvsim.sim.cost.profile_cost import ProfileCost
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.scenario.scenario import Scenario
+
 
 STATISTICS: Final = ("mean", "p50", "p99")
 _ENGINE_KEYS: Final = {"num_gpu_blocks": "engine.num_gpu_blocks_override"}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kvsim.sim.hardware import HardwareSpec
     from kvsim.sim.models import ModelSpec
 
+
 LOGIT_BYTES = 38.25
 """Sampler buffers a logit: four vLLM start-up logs on an H100 (79.18 GiB, 1024 seats, 8192 tokens)
 show 4.76 GiB (Llama-3.1-8B), 5.56 (Qwen3-0.6B), 7.38 (gpt-oss-20b), 4.84 (70B, tp 2); this and

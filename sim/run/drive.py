@@ -17,7 +17,7 @@ from kvsim.sim.engine.stepper import Stepper
 from kvsim.sim.leaping.events import LeaperEvents
 from kvsim.sim.recording.recorder import Recorder
 from kvsim.sim.recording.waiting_clock import MAX_FLIPS
-from kvsim.sim.run.choice import can_leap, leaper_of
+from kvsim.sim.run.engine_choice import can_leap, leaper_of
 from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.plugin_errors import told_of_strangers
 from kvsim.traces.adjust.closed_loop import nobody_follows

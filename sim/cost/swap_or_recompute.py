@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kvsim.sim.cost.host_link import HostLink
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.pool.layout import BlockLayout
-    from kvsim.sim.pool.terms import PoolRequest
+    from kvsim.sim.pool.memory_terms import PoolRequest
 
 
 def swap_cost(
