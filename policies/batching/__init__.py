@@ -1,8 +1,8 @@
 """How a step is composed and what may enter.
 
 The contract is :mod:`~kvsim.policies.batching.base`; one file a rule. The walk that most rules
-share, and admission in it, is ``mixed_running_first``. Parts of several rules: ``swapping`` preempts
-and brings back, ``promises`` and ``predicted_room`` are conditions of admission.
+share, and admission in it, is ``mixed_running_first``. Parts of several rules: ``swapping``
+preempts and brings back, ``promises`` and ``predicted_room`` are conditions of admission.
 """
 
 from __future__ import annotations
