@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.text.colour import print_lines
+from kvsim.cli.text.colour import as_label, joined, print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -54,7 +54,7 @@ def entry_lines(kind: str, entries: list[Choice]) -> list[str]:
     for entry in entries:
         if entry.use != use:
             use = entry.use
-            lines.append(f"{kind}: {use}")
+            lines.append(joined(as_label(kind), f": {use}"))
         text = f"{entry.what}; {entry.verified}" if entry.verified else entry.what
         lines += wrapped(f"  {entry.name}", text, first_width=width)
     return lines

@@ -1,14 +1,13 @@
 """Colour on terminals: painted over lines that are complete without it.
 
-A painted line is the plain one with escape codes in it, so columns stay aligned and a pipe gets the
-plain text. Painted are labels at the left edge, the states of KV memory, verdicts, warnings and the
-best values of a comparison, each found by its form.
+Who makes a part of a line says its colour: labels at the left edge, the states of KV memory,
+verdicts, warnings, sketches and the best values of a comparison have one. The line is the plain
+text, so columns stay aligned and a pipe gets it; escape codes come in when it is printed.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -31,13 +30,51 @@ STATE_COLOURS: Final = {
 }
 """Codes of the six states of KV memory; told apart by the colour-blind, and by their names."""
 
-_VERDICTS: Final = {"stable": GREEN, "overloaded": RED, "too short": YELLOW}
-_WARNINGS: Final = ("PARTIAL", "note")
-_LABEL: Final = re.compile(r"^([^\s:]+(?: [^\s:]+)*?)(?=\s{2,}|:| \(|$)")
-_STATE: Final = re.compile(rf"^( {{0,2}})({'|'.join(STATE_COLOURS)})(?=\s{{2,}})")
-_BEST: Final = re.compile(r"\S+(?: [a-z%]+)?\*(?=\s|$)")
-_SKETCH: Final = re.compile("[\u2581-\u2588]{2,}")
-_VERDICT: Final = re.compile(rf"\b({'|'.join(_VERDICTS)})\b")
+SKETCH: Final = STATE_COLOURS["token"]
+BEST: Final = f"{BOLD};{GREEN}"
+VERDICTS: Final = {"stable": GREEN, "overloaded": RED, "too short": YELLOW}
+_LABELS: Final = {**STATE_COLOURS, "PARTIAL": YELLOW, "note": YELLOW}
+
+
+class _Line(str):
+    """Text that knows the colours of its parts; what is made of it by other means is plain."""
+
+    spans: tuple[tuple[int, int, str], ...]
+    """Start, end and code of each part, in order."""
+
+    def rstrip(self, chars: str | None = None, /) -> str:
+        """Text without the blanks at its end, in the same colours."""
+        line = _Line(super().rstrip(chars))
+        line.spans = self.spans
+        return line
+
+
+def paint(text: str, code: str) -> str:
+    """Text in a colour, for lines that are printed with :func:`print_lines`."""
+    line = _Line(text)
+    line.spans = ((0, len(text), code),) if text and code else ()
+    return line
+
+
+def joined(*parts: str) -> _Line:
+    """A line of parts, each of which keeps its colours."""
+    line, start = _Line("".join(parts)), 0
+    spans: list[tuple[int, int, str]] = []
+    for part in parts:
+        if isinstance(part, _Line):
+            spans += [(start + first, start + end, code) for first, end, code in part.spans]
+        start += len(part)
+    line.spans = tuple(spans)
+    return line
+
+
+def as_label(text: str) -> str:
+    """What names a line: states and warnings in their colours, others bold at the left edge."""
+    name = text.strip(" ")
+    if not name:
+        return text
+    before, _, after = text.partition(name)
+    return joined(before, paint(name, _LABELS.get(name, "" if before else BOLD)), after)
 
 
 def wants_colour(stream: TextIO | None) -> bool:
@@ -59,37 +96,19 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines, painted where standard output wants colour; escape codes in names do nothing."""
-    lines = map(harmless, lines)
-    if wants_colour(sys.stdout):
-        lines = [painted(line) for line in lines]
-    print("\n".join(lines))
+    """Print lines; escape codes in names do nothing."""
+    print("\n".join(map(shown, lines)))
+
+
+def shown(line: str) -> str:
+    """A line as standard output gets it: in colours where it wants them."""
+    text = harmless(line)
+    if isinstance(line, _Line) and wants_colour(sys.stdout):
+        for start, end, code in reversed(line.spans):  # harmless text is as long as it was
+            text = f"{text[:start]}\x1b[{code}m{text[start:end]}\x1b[0m{text[end:]}"
+    return text
 
 
 def harmless(text: str) -> str:
     """Text whose lines can do nothing to a terminal but be read."""
     return "\n".join(map(printable, text.split("\n")))
-
-
-def paint(text: str, code: str) -> str:
-    """Text in a colour."""
-    return f"\x1b[{code}m{text}\x1b[0m" if text else text
-
-
-def painted(line: str) -> str:
-    """Paint one line of a table."""
-    line = _SKETCH.sub(lambda blocks: paint(blocks[0], STATE_COLOURS["token"]), line)
-    state = _STATE.match(line)
-    if state is not None:
-        rest = _BEST.sub(lambda best: paint(best[0], f"{BOLD};{GREEN}"), line[state.end() :])
-        return state[1] + paint(state[2], STATE_COLOURS[state[2]]) + rest
-    label = _LABEL.match(line)
-    head = "" if label is None else label[1]
-    rest = line[len(head) :]
-    if head in _WARNINGS:
-        return paint(head, YELLOW) + rest
-    if head == "verdict" or _VERDICT.match(rest.lstrip()):
-        rest = _VERDICT.sub(lambda word: paint(word[0], _VERDICTS[word[0]]), rest)
-    else:
-        rest = _BEST.sub(lambda best: paint(best[0], f"{BOLD};{GREEN}"), rest)
-    return paint(head, BOLD) + rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.text.colour import BEST, VERDICTS, as_label, joined, paint
 from kvsim.cli.text.sparkline import compared_lines
 from kvsim.cli.text.table import WIDTH, wrapped
 from kvsim.sim.comparison.lines import (
@@ -45,19 +46,25 @@ def comparison_lines(comparison: Comparison) -> list[str]:
         for line in lines:
             if line.section != section:
                 section = line.section
-                text.append(section)
+                text.append(as_label(section))
             cells = line.cells()
-            shown = "".join(f"{cells[i][0] + ' *'[cells[i][1]]:>{width}}" for i in chosen)
+            shown = [_cell(*cells[i], width) for i in chosen]
             label = f"  {line.label}" if section else line.label
-            text.append(f"{label:<{_LABEL}}{shown}".rstrip())
+            text.append(joined(as_label(f"{label:<{_LABEL}}"), *shown).rstrip())
     text += ["", *sketch_lines(rows), ""]
     for row in rows:
-        text += wrapped(_short(row.name), row.verdict.text)
+        text += wrapped(_short(row.name), row.verdict.text, verdict=row.verdict.kind)
     for difference in differences_to_lru(rows):
         text += wrapped(_short(difference.name), _difference(difference))
     for note in notes_of(comparison):
         text += wrapped("note", note)
     return text
+
+
+def _cell(text: str, is_best: bool, width: int) -> str:
+    """A value of a row, with a column for the star of the best."""
+    shown = paint(f"{text}*", BEST) if is_best else joined(paint(text, VERDICTS.get(text, "")), " ")
+    return joined(" " * (width - len(shown)), shown)
 
 
 def sketch_lines(rows: Sequence[Row]) -> list[str]:
@@ -145,12 +152,12 @@ def published_lines(comparison: Comparison, published: Published) -> list[str]:
 
 def _table_lines(table: PublishedTable) -> list[str]:
     indent = _NAME + _KIND
-    lines = [table.title, (" " * indent + _cells(table.columns)).rstrip()]
+    lines = [as_label(table.title), (" " * indent + _cells(table.columns)).rstrip()]
     for line in table.lines:
         paper = _cells([published_number(value) for value in line.paper])
         ours = _cells([number(value) for value in line.kvsim])
         lines += [
-            f"{line.name:<{_NAME}}{'paper':<{_KIND}}{paper}",
+            joined(as_label(f"{line.name:<{_NAME}}"), f"{'paper':<{_KIND}}{paper}"),
             f"{'':<{_NAME}}{'kvsim':<{_KIND}}{ours}",
         ]
         differences = line.differences()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.text.colour import as_label, joined
 from kvsim.cli.text.table import WIDTH, cell, table, wrapped
 from kvsim.sim.pool.attention_levers import LENGTHS, READ_AT
 from kvsim.traces.common.text import amount, counted, number, seconds
@@ -31,7 +32,7 @@ def term_lines(document: Plan) -> list[str]:
     """Split of memory: what the engine may use, what it spends, what is left for KV."""
     terms = document.terms
     what = "one card" if document.tp * document.pp > 1 else "the card"
-    lines = [f"memory of {what}, {document.hardware} under {document.engine}'s rule"]
+    lines = [as_label(f"memory of {what}, {document.hardware} under {document.engine}'s rule")]
     order = [name for name in terms if name != "kv"]
     for index, name in enumerate([*order, "kv"] if len(order) > 1 else ["kv"]):
         term = terms[name]
@@ -166,10 +167,8 @@ def pool_lines(document: Plan) -> list[str]:
     lines += _tables(document.tables)
     length = document.max_model_len
     if document.engine == "vllm":
-        lines.append(
-            f"Maximum concurrency for {length:,} tokens per request:"
-            f" {document.max_concurrency:.2f}x"
-        )
+        concurrency = as_label(f"Maximum concurrency for {length:,} tokens per request")
+        lines.append(joined(concurrency, f": {document.max_concurrency:.2f}x"))
         lines += wrapped(
             "  a floor:",
             "blocks are given as a request grows; more run at once, up to "
@@ -239,7 +238,8 @@ def lever_hint_lines(levers: Sequence[Lever]) -> list[str]:
     """Single changes that free memory, best first."""
     if not levers:
         return []
-    lines = ["single changes that free most (beyond one request of the longest length)"]
+    title = as_label("single changes that free most")
+    lines: list[str] = [joined(title, " (beyond one request of the longest length)")]
     for lever in levers:
         enough = "fits then" if lever.enough else "not enough alone"
         freed = cell("+" + amount(lever.freed_bytes), 14)
@@ -271,7 +271,7 @@ def log_lines(rows: Sequence[LogFigure]) -> list[str]:
     """Ours beside a start-up log, each difference with its reason."""
     if not rows:
         return []
-    lines = [f"{'beside the log':<{FIRST}}{'ours':>12}{'theirs':>12}"]
+    lines = table([("beside the log", "ours", "theirs")], first_width=FIRST, width=FIRST + 24)
     for row in rows:
         ours, theirs = (_figure(value, row.unit) for value in (row.ours, row.theirs))
         lines.append(f"  {row.name:<{FIRST - 2}}{cell(ours, 12)}{cell(theirs, 12)}")
@@ -307,7 +307,7 @@ def lever_lines(request: PoolRequest, rows: Sequence[LeverRow]) -> list[str]:
     for row in rows:
         if row.section != section:
             section = row.section
-            lines += ["", section]
+            lines += ["", as_label(section)]
         cells = (
             number(row.bytes_per_token),
             *(number(row.requests[length]) for length in LENGTHS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.text.colour import SKETCH, as_label, joined, paint
 from kvsim.sim.comparison.thumbnail import POINTS, in_use, resampled
 from kvsim.traces.common.text import closed, cut, number, seconds, spread
 
@@ -38,13 +39,15 @@ def over_time_lines(series: Columns) -> list[str]:
         if label == "  waiting" and peak < 0.005:
             continue
         sketch = sparkline(means, peak, levels)
-        lines.append(f"{label:<{_LABEL}}{sketch}  up to {number(float(peak), 3)}{unit}")
+        high = f"  up to {number(float(peak), 3)}{unit}"
+        lines.append(joined(f"{label:<{_LABEL}}", paint(sketch, SKETCH), high))
     return lines
 
 
 def axis_line(title: str, end_s: float) -> str:
     """The line above sketches: from when to when, and of what the numbers beside them are."""
-    return f"{title:<{_LABEL}}{'0 s':<{POINTS - len(seconds(end_s))}}{seconds(end_s)}  means"
+    end = seconds(end_s)
+    return joined(as_label(f"{title:<{_LABEL}}"), f"{'0 s':<{POINTS - len(end)}}{end}  means")
 
 
 def compared_lines(sketches: Sequence[tuple[str, float, Sequence[float]]]) -> list[str]:
@@ -60,7 +63,7 @@ def compared_lines(sketches: Sequence[tuple[str, float, Sequence[float]]]) -> li
         sketch = sparkline(resampled(shares, [1.0] * len(shares), num), top, levels)
         high = number(100 * max(shares), 3)
         label = closed(f"{cut(spread(name), _LABEL - 3):<{_LABEL - 2}}")
-        lines.append(f"  {label}{sketch}  up to {high} %")
+        lines.append(joined(f"  {label}", paint(sketch, SKETCH), f"  up to {high} %"))
     return lines
 
 

@@ -156,7 +156,7 @@ def _facts(summary: Summary) -> list[str]:
         lines += wrapped("note", note)
     if summary.partial:
         lines += wrapped("PARTIAL", "stopped by Ctrl-C; what follows is the part before it")
-    return [*lines, *wrapped("verdict", summary.verdict.text)]
+    return [*lines, *wrapped("verdict", summary.verdict.text, verdict=summary.verdict.kind)]
 
 
 def _latency(latency: Latency) -> list[str]:

@@ -6,6 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.text.colour import VERDICTS, as_label, joined, paint
 from kvsim.traces.common.text import closed, cut, num_columns, spread
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def table(rows: Sequence[Sequence[str]], *, first_width: int = 24, width: int = 
     for row in rows:
         cells = "".join(cell(text, cell_width) for text in row[1:])
         label = closed(f"{spread(row[0]):<{first_width}}")
-        lines.append(f"{label}{cells}".rstrip())
+        lines.append(joined(as_label(label), cells).rstrip())
     return lines
 
 
@@ -39,25 +40,41 @@ def cell(text: str, width: int) -> str:
 
 
 def wrapped(
-    label: str, text: str, *, first_width: int = 24, width: int = WIDTH, hang: int = 0
+    label: str,
+    text: str,
+    *,
+    first_width: int = 24,
+    width: int = WIDTH,
+    hang: int = 0,
+    verdict: str = "",
 ) -> list[str]:
     """Lines of one labelled sentence, broken at words and indented below its label (+ ``hang``).
 
     A label that is too long for its column has a line of its own. Of words that no line has room
-    for the middle is left out, but for paths, which are copied.
+    for the middle is left out, but for paths, which are copied. ``verdict`` is the one that the
+    text begins with.
     """
     room = width - first_width - hang
     label, text = cut(spread(label), width), spread(text)
     if label and text and len(label) >= first_width:
-        below = wrapped("", closed(text), first_width=first_width, width=width, hang=hang)
-        return [closed(label), *below]
+        below = wrapped(
+            "", closed(text), first_width=first_width, width=width, hang=hang, verdict=verdict
+        )
+        return [as_label(closed(label)), *below]
     text = _WORD.sub(lambda word: word[0] if "/" in word[0] else cut(word[0], room), text)
+    head = f"{label:<{first_width}}"
     lines = textwrap.wrap(
         _WITH_UNIT.sub(rf"\1{_GLUE}\2", text),
         width,
-        initial_indent=f"{label:<{first_width}}",
+        initial_indent=head,
         subsequent_indent=" " * (first_width + hang),
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [closed(line.replace(_GLUE, " ")) for line in lines] or [closed(label)]
+    if not lines:
+        return [as_label(closed(label))]
+    first, *below = (
+        closed(line.replace(_GLUE, " ")) for line in (lines[0][len(head) :], *lines[1:])
+    )
+    kind = paint(first[: len(verdict)], VERDICTS.get(verdict, ""))
+    return [joined(as_label(closed(head)), kind, first[len(verdict) :]), *below]

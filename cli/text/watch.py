@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.cli.text.colour import shown
 from kvsim.cli.text.watch_panel import Clock, Snapshot, panel_lines
 from kvsim.sim.engine.observer import Observer
 from kvsim.traces.common.quantities import PS_PER_S
@@ -138,7 +139,7 @@ class Watch(Observer):
             width=min(size.columns - 1, 79),
         )[: max(size.lines - 1, 1)]
         up = _UP.format(self._drawn) if self._drawn else ""
-        sys.stdout.write(up + "".join(f"{line}{_REST_OF_LINE}\n" for line in lines))
+        sys.stdout.write(up + "".join(f"{shown(line)}{_REST_OF_LINE}\n" for line in lines))
         sys.stdout.flush()
         self._drawn = len(lines)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.cli.text.colour import STATE_COLOURS, paint, painted, wants_colour
+from kvsim.cli.text.colour import SKETCH, STATE_COLOURS, as_label, joined, paint
 from kvsim.cli.text.sparkline import ASCII, BLOCKS, can_print, sparkline
 from kvsim.traces.common.text import closed, counted, cut, number, seconds, spread
 
@@ -98,19 +97,15 @@ class Snapshot:
 
 def panel_lines(now: Snapshot, clock: Clock, history: Sequence[float], *, width: int) -> list[str]:
     """Lines of at most ``width`` columns; always as many."""
-    is_painted = wants_colour(sys.stdout)
     glyphs = GLYPHS if can_print("".join(GLYPHS.values())) else ASCII_GLYPHS
     sketch = sparkline(history, 1.0, BLOCKS if can_print(BLOCKS) else ASCII)
-    rows = [*_facts(now, clock), ("KV in use", sketch[-(width - _LABEL) :])]
-    lines = [f"{label:<{_LABEL}}{text}"[:width] for label, text in rows]
-    if is_painted:
-        lines = [painted(line) for line in lines]
-    bar = state_bar(now.states, max(width - _LABEL, 0), glyphs, is_painted=is_painted)
-    title = f"{'KV pool':<{_LABEL}}"[:width]
-    pool = f"{painted(title) if is_painted else title}{bar}"
-    legend = _legend(now.states, width, glyphs, is_painted=is_painted)
+    room = max(width - _LABEL, 0)
+    rows = [(label, text[:room]) for label, text in _facts(now, clock)]
+    rows.append(("KV pool", state_bar(now.states, room, glyphs)))
+    rows.append(("KV in use", paint(sketch[-room:][:room], SKETCH)))
+    lines = [joined(as_label(f"{label:<{_LABEL}}"[:width]), text) for label, text in rows]
     about = closed(cut(spread(clock.about), width))
-    return [about, *lines[:-1], pool, *legend, lines[-1]]
+    return [about, *lines[:-1], *_legend(now.states, width, glyphs), lines[-1]]
 
 
 def _facts(now: Snapshot, clock: Clock) -> list[tuple[str, str]]:
@@ -134,9 +129,7 @@ def _facts(now: Snapshot, clock: Clock) -> list[tuple[str, str]]:
     ]
 
 
-def state_bar(
-    states: Mapping[str, float], width: int, glyphs: Mapping[str, str], *, is_painted: bool
-) -> str:
+def state_bar(states: Mapping[str, float], width: int, glyphs: Mapping[str, str]) -> str:
     """The pool as ``width`` characters; edges are rounded, so the bar is always full."""
     edges, total = [0], 0.0
     for share in states.values():
@@ -146,21 +139,18 @@ def state_bar(
     parts = []
     for place, name in enumerate(states):
         text = glyphs[name] * (edges[place + 1] - edges[place])
-        parts.append(paint(text, STATE_COLOURS[name]) if is_painted else text)
-    return "".join(parts)
+        parts.append(paint(text, STATE_COLOURS[name]))
+    return joined(*parts)
 
 
-def _legend(
-    states: Mapping[str, float], width: int, glyphs: Mapping[str, str], *, is_painted: bool
-) -> list[str]:
+def _legend(states: Mapping[str, float], width: int, glyphs: Mapping[str, str]) -> list[str]:
     """Two lines that name the states, with their shares; as many as fit."""
     fitting = max((width - _LABEL) // _CELL, 0)
-    lines = []
+    lines: list[str] = []
     for chosen in (list(states)[:3], list(states)[3:]):
-        cells = []
+        cells = [" " * _LABEL]
         for name in chosen[:fitting]:
-            head = f"{glyphs[name]} {name:<8}"
-            head = paint(head, STATE_COLOURS[name]) if is_painted else head
-            cells.append(f"{head} {100 * states[name]:5.1f} %   ")
-        lines.append((" " * _LABEL + "".join(cells)).rstrip())
+            head = paint(f"{glyphs[name]} {name:<8}", STATE_COLOURS[name])
+            cells += [head, f" {100 * states[name]:5.1f} %   "]
+        lines.append(joined(*cells).rstrip())
     return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.options.trace_options import read_with_options
-from kvsim.cli.text.colour import print_lines
+from kvsim.cli.text.colour import as_label, joined, print_lines
 from kvsim.cli.trace.input import add_input
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the receipt and the statistics."""
     import json
 
+    from kvsim.traces.trace.receipt import LABEL
     from kvsim.traces.trace.statistics import statistics_of
 
     trace = read_with_options(arguments.file, arguments, keep_unusable=True, quiet=True)
@@ -46,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(info_document(trace, statistics).to_dict(), indent=2))
         return 0
     receipt = trace.receipt.lines() if trace.receipt is not None else []
-    print_lines([*receipt, "", *info_lines(trace, statistics)])
+    told = [joined(as_label(line[:LABEL]), line[LABEL:]) for line in receipt]
+    print_lines([*told, "", *info_lines(trace, statistics)])
     return 0
 
 
@@ -118,7 +120,7 @@ def _histogram(title: str, tokens: NDArray[np.int64]) -> list[str]:
 
     classes = length_histogram(tokens)
     most = max(count for _, count in classes)
-    lines = [title]
+    lines = [as_label(title)]
     for edge, count in classes:
         bar = "#" * max(round(_BAR * count / most), 1 if count else 0)
         share = f"{100 * count / len(tokens):.1f} %"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kvsim.cli.text.colour import as_label
 from kvsim.cli.text.table import table, wrapped
 from kvsim.sim.documents.reuse import NeededBlocks, Point, ReuseDocument, Stretch
 from kvsim.sim.documents.summary import TraceName
@@ -146,7 +147,7 @@ class Shown:
         return text
 
     def _curve(self) -> list[str]:
-        lines = [f"hit ratio, % of {self.unit}"]
+        lines = [as_label(f"hit ratio, % of {self.unit}")]
         header = ["blocks", "tokens"]
         if self.kv_bytes_per_token is not None:
             header.append("GiB")

@@ -43,14 +43,7 @@ def form(traces: list[str], on_run: Callable[[], None]) -> Choices | None:
         num_cards = count_box.number_input(
             "Cards", 1, None, 1, help="The model is split over so many (tensor parallel)."
         )
-        about = {name: alias.what for name, alias in ALIASES.items()}
-        about |= {name: load_preset(name).engine for name in preset_names()}
-        allocators = st.multiselect(
-            "Allocators, side by side",
-            list(about),
-            default=FIRST_ALLOCATORS,
-            help="\n".join(f"- **{name}**: {what}" for name, what in about.items()),
-        )
+        allocators = _allocators()
         limit_box, rate_box, memory_box, length_box = st.columns(4)
         limit = limit_box.number_input(
             "Requests",
@@ -97,6 +90,19 @@ def form(traces: list[str], on_run: Callable[[], None]) -> Choices | None:
         max_model_len=max_model_len,
         block_map=block_map,
     )
+
+
+def _allocators() -> list[str]:
+    """Choice of what is compared, with a line on each."""
+    about = {name: alias.what for name, alias in ALIASES.items()}
+    about |= {name: load_preset(name).engine for name in preset_names()}
+    chosen: list[str] = st.multiselect(
+        "Allocators, side by side",
+        list(about),
+        default=FIRST_ALLOCATORS,
+        help="\n".join(f"- **{name}**: {what}" for name, what in about.items()),
+    )
+    return chosen
 
 
 def in_words_of_the_form(text: str) -> str:

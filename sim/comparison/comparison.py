@@ -197,8 +197,7 @@ def compare(
     traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
     _check_compared(traces, scenarios, notes)
     shared = RunOptions(**options)
-    check_call("on_progress", on_progress, "(requests ended, requests in all)")
-    _check_recorded(record, blocks, watch)
+    _check_watched(on_progress, record, blocks, watch)
     check_flags(keep_runs=keep_runs)
     rates = tuple(rate_scale) if isinstance(rate_scale, (list, tuple)) else (rate_scale,)
     cases = cases_of(scenarios, traces, rates, record=record, blocks=blocks)
@@ -236,10 +235,11 @@ def _check_compared(traces: Iterable[object], scenarios: object, notes: object) 
         check_kind("notes", note, str, "a list of texts")
 
 
-def _check_recorded(record: object, blocks: object, watch: object) -> None:
-    """Raise ``ValueError`` for what cannot be recorded or watched."""
+def _check_watched(on_progress: object, record: object, blocks: object, watch: object) -> None:
+    """Raise ``ValueError`` for what cannot be called, recorded or watched."""
     from kvsim.sim.block_map import RecordOptions  # noqa: PLC0415 - only who records pays for it
 
+    check_call("on_progress", on_progress, "(requests ended, requests in all)")
     check_kind("record", record, RecordOptions | None, "RecordOptions, or None")
     check_kind("blocks", blocks, Path | None, "the Path of a folder, or None")
     check_call("watch", watch, "(live pool, ps)")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WIDTH: Final = 80
-_LABEL: Final = 10
+LABEL: Final = 10
 _UNITS: Final = ((86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (1_000_000_000, "s"),
                  (1_000_000, "ms"), (1_000, "us"), (1, "ns"))  # fmt: skip
 _COARSE_GRID_NS: Final = 1_000_000
@@ -148,8 +148,8 @@ def _wrapped(label: str, text: str) -> list[str]:
     lines = textwrap.wrap(
         spread(text),
         _WIDTH,
-        initial_indent=label.ljust(_LABEL),
-        subsequent_indent=" " * _LABEL,
+        initial_indent=label.ljust(LABEL),
+        subsequent_indent=" " * LABEL,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from kvsim.cli.text.colour import painted
+from kvsim.cli.text.colour import BEST, as_label, harmless, joined, paint, shown
 from kvsim.cli.text.sparkline import compared_lines, over_time_lines, sparkline
+from kvsim.cli.text.table import table, wrapped
 from kvsim.cli.text.watch_panel import ASCII_GLYPHS, state_bar
 from kvsim.sim.comparison.thumbnail import kv_in_use, resampled
 
@@ -77,23 +78,32 @@ def test_the_bar_is_always_full() -> None:
     for _ in range(50):
         shares = rng.dirichlet(np.full(6, 0.3))
         states = dict(zip(STATES, shares.tolist(), strict=True))
-        bar = state_bar(states, 67, ASCII_GLYPHS, is_painted=False)
+        bar = state_bar(states, 67, ASCII_GLYPHS)
         assert len(bar) == 67
         for name, share in states.items():
             assert abs(bar.count(ASCII_GLYPHS[name]) - 67 * share) < 2
 
 
+STABLE = wrapped("verdict", "stable: all", first_width=13, verdict="stable")
+
+
 @pytest.mark.parametrize(
     ("line", "want"),
     [
-        ("verdict      stable: all", "\x1b[1mverdict\x1b[0m      \x1b[32mstable\x1b[0m: all"),
-        ("TTFT p50     1 ms    2 ms*", "\x1b[1mTTFT p50\x1b[0m     1 ms    \x1b[1;32m2 ms*\x1b[0m"),
-        ("defaults: preset vllm-0.32", "\x1b[1mdefaults\x1b[0m: preset vllm-0.32"),
-        ("note         stable", "\x1b[33mnote\x1b[0m         stable"),
-        ("  token   1 %", "  \x1b[38;5;32mtoken\x1b[0m   1 %"),
-        ("             more text", "             more text"),
-        ("", ""),
+        (STABLE[0], "\x1b[1mverdict\x1b[0m      \x1b[32mstable\x1b[0m: all"),
+        (wrapped("note", "stable*")[0], f"\x1b[33mnote\x1b[0m{'':20}stable*"),
+        (table([("  token", "1 %")], width=36)[0], f"  \x1b[38;5;32mtoken\x1b[0m{'':26}1 %"),
+        (joined("\x1b", paint("2*", BEST), "\x01"), "\ufffd\x1b[1;32m2*\x1b[0m\ufffd"),
+        (joined(as_label("a:  "), paint("", BEST), " ").rstrip(), "\x1b[1ma:\x1b[0m"),
+        ("verdict  stable", "verdict  stable"),
+        (as_label(""), ""),
     ],
 )
-def test_painting(line: str, want: str) -> None:
-    assert painted(line) == want
+def test_colours_are_where_they_were_said(
+    line: str, want: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert shown(line) == want
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown(line) == harmless(line)
