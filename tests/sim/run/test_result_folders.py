@@ -193,15 +193,17 @@ def race(folder: Path, *options: str) -> list[tuple[int, str]]:
     return [(process.returncode, words) for process, words in zip(processes, told, strict=True)]
 
 
-@pytest.mark.parametrize("pairs", [1, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(25, marks=pytest.mark.slow)])
 def test_two_terminals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pairs: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rounds: int
 ) -> None:
+    """Two pairs a round: one into the same folder, one into folders by default."""
     monkeypatch.chdir(tmp_path)
-    for number in range(pairs):
+    for number in range(rounds):
         ends = sorted(race(tmp_path, f"--out=run-{number}"))
         assert [code for code, _ in ends] == [0, 2]
-        assert "another process" in ends[1][1]
+        why = ends[1][1]  # the other one may have ended before this one looked
+        assert "another process" in why or "is there already" in why
         assert sorted(path.name for path in (tmp_path / f"run-{number}").iterdir()) == FILES
         assert main(["explain", f"run-{number}"]) == 0
         assert [code for code, _ in race(tmp_path)] == [0, 0]
