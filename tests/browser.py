@@ -49,6 +49,7 @@ class Browser:
     def open(self, path: Path, width: int = 1200, height: int = 900) -> None:
         """Open a page of ours at a size, and wait until its charts are drawn."""
         self.resize(width, height)
+        self.driver.get("about:blank")  # the page before may still be asking its server
         self._log("browser")
         self._log("performance")
         self.driver.get(path.as_uri())
