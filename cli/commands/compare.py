@@ -88,8 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kvsim.cli.text.progress import Progress
     from kvsim.sim.comparison.own_kernels import with_own_kernels
     from kvsim.sim.comparison.presets import comparison_preset
+    from kvsim.sim.folders.place import check_result_place, result_folder
     from kvsim.traces.common.ctrl_c import ctrl_c_delayed
-    from kvsim.traces.common.files import check_new_folder, new_folder
 
     if arguments.jobs is not None and arguments.jobs < 1:
         raise ValueError(f"--jobs is {arguments.jobs}; it must be at least 1")
@@ -98,13 +98,13 @@ def run(arguments: argparse.Namespace) -> int:
     if record is not None and out is None:
         raise ValueError("--record blocks writes into a folder: give --out DIR")
     if out is not None:
-        check_new_folder(out)
+        check_result_place(out)
     preset = None if arguments.preset is None else comparison_preset(arguments.preset)
     for rate in arguments.rate_scale.split(","):
         _options_at(arguments, rate)
     scenarios, note = with_own_kernels(scenarios_of(arguments, preset))
     traces = _traces(arguments, preset)
-    with nullcontext() if out is None else new_folder([out]) as folder:
+    with nullcontext() if out is None else result_folder(out, "") as folder:
         blocks = None if folder is None else folder.draft
         with Progress("requests") as progress:
             result = compared_runs(traces, scenarios, note, arguments, progress, record, blocks)

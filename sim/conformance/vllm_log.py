@@ -99,9 +99,10 @@ def schedule_log(path: Path, records: list[dict[str, Any]]) -> GoldenLog:
     if kinds[:1] != ["header"] or kinds.count("header") != 1 or kinds[-1] != "summary":
         msg = f"{path}: a recorded schedule starts with a header and ends with a summary"
         raise ValueError(msg)
-    unknown = set(kinds) - {"header", "step", "rejected", "request", "summary"}
+    known = ("header", "step", "rejected", "request", "summary")
+    unknown = {str(kind) for kind in kinds if kind not in known}
     if unknown or kinds.count("summary") != 1:
-        msg = f"{path}: line types {sorted(map(str, unknown)) or 'summary, twice'} are unexpected"
+        msg = f"{path}: line types {sorted(unknown) or 'summary, twice'} are unexpected"
         raise ValueError(msg)
     if header.get("log_format") != 1 or not isinstance(header.get("options"), dict):
         msg = f"{path}: the header must have log_format 1 and options; it has {sorted(header)}"

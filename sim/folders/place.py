@@ -50,10 +50,16 @@ def row_blocks_in(folder: Path) -> list[Path]:
 
 def check_result_place(folder: Path | None) -> None:
     """Refuse, before any work, what :func:`result_folder` would refuse: ``ValueError``."""
-    if folder is None:
-        check_writable(RUNS)
-    else:
+    if folder is not None:
+        _check_name(folder)
         check_new_folder(folder)
+        return
+    check_writable(RUNS)
+    if LATEST.is_dir():
+        raise ValueError(
+            f"{LATEST} is a folder; it must be the file that names the latest run: move it away, "
+            "or give --out"
+        )
 
 
 def result_folder(folder: Path | None, trace: str) -> AbstractContextManager[NewFolder]:
@@ -65,8 +71,15 @@ def result_folder(folder: Path | None, trace: str) -> AbstractContextManager[New
         As :func:`~kvsim.traces.common.files.new_folder`.
     """
     if folder is not None:
+        _check_name(folder)
         return new_folder([folder])
+    check_result_place(None)
     return new_folder(_names(trace, datetime.now()), LATEST)
+
+
+def _check_name(folder: Path) -> None:
+    if folder.absolute() == LATEST.absolute():
+        raise ValueError(f"{LATEST} names the latest run; give the new folder another name")
 
 
 def latest_result() -> Path:

@@ -147,7 +147,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise ValueError(
             f"{folder} is not a run of kvsim: it has no {MANIFEST}; kvsim simulate writes one"
         ) from None
-    except (NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{path} is not the manifest of a run: it is nested too deeply") from None
+    except (NotADirectoryError, ValueError) as error:
         raise ValueError(f"{path} is not the manifest of a run: {error}") from None
     schema = Manifest.schema
     if not isinstance(document, dict) or document.get("schema") != schema:

@@ -93,6 +93,7 @@ BAD_LOGS = [
     ("hello\n", "not a recorded schedule: line 1 is no JSON: "),
     (HEADER + "[1]\n" + SUMMARY, "not a recorded schedule: line 2 is no JSON object"),
     (HEADER + '{"type":"token"}\n' + SUMMARY, r"line types \['token'\] are unexpected"),
+    (HEADER + '{"type":[]}\n' + SUMMARY, r"line types \['\[\]'\] are unexpected"),
     (HEADER + SUMMARY + SUMMARY, "line types summary, twice are unexpected"),
     ('{"type":"header","log_format":2,"options":{}}\n' + SUMMARY, "must have log_format 1"),
     ('{"type":"header","log_format":1}\n' + SUMMARY, "must have log_format 1 and options"),

@@ -225,3 +225,27 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     assert told == "kvsim: a/b cannot be written: File too large"
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_the_latest_run_is_no_place_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    taken = ["--limit=5", "--out", "kvsim-runs/latest"]
+    assert main(["simulate", TRACE, *taken]) == 2
+    assert "names the latest run" in capsys.readouterr().err
+    assert main(["compare", TRACE, "--allocators=paged,prefix", *taken]) == 2
+    assert "names the latest run" in capsys.readouterr().err
+    (tmp_path / "kvsim-runs" / "latest").mkdir(parents=True)
+    assert main(["simulate", TRACE, "--limit=5"]) == 2
+    assert "must be the file that names the latest run" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "kvsim-runs").iterdir()] == ["latest"]
+
+
+def test_a_manifest_that_no_reader_takes_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("[" * 3000 + "]" * 3000, "9" * 5000):
+        (tmp_path / "manifest.json").write_text(text)
+        assert main(["explain", str(tmp_path)]) == 2
+        assert "manifest.json is not the manifest of a run" in capsys.readouterr().err
