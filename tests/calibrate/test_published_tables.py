@@ -1,12 +1,9 @@
 """Fits against published tables that they were not made for; docs/validation.md has all numbers."""
 
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.calibration import decode_steps, engine_errors, kernel_us
 from kvsim.calibrate.fit.hold_out import hold_out_of
