@@ -39,7 +39,8 @@ def _policy(scenario: Scenario) -> str:
     return f"batching.policy = {scenario.batching.policy!r}"
 
 
-def _cuts_by_ratio(scenario: Scenario) -> bool:
+def cuts_by_ratio(scenario: Scenario) -> bool:
+    """Whether prompts enter, and are cut, by SGLang's ratio of new tokens."""
     batching = scenario.batching
     return batching.policy == "prefill-first" and batching.prefill_rule == "new-token-ratio"
 
@@ -138,7 +139,7 @@ BATCHING: Final[Checks] = (
     ),
     Check(
         "batching engine",
-        lambda s, _: _cuts_by_ratio(s) and not s.engine.enable_chunked_prefill,
+        lambda s, _: cuts_by_ratio(s) and not s.engine.enable_chunked_prefill,
         lambda s, _: (
             f"{_policy(s)} with batching.prefill_rule = 'new-token-ratio' cuts prompts: "
             "engine.enable_chunked_prefill cannot be false"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvsim.policies.queue_order import Fair
+from kvsim.sim.scenario.checks.batching import cuts_by_ratio
 from kvsim.sim.scenario.checks.check import Check, has_windows
 from kvsim.traces.common.text import counted
 
@@ -64,11 +65,6 @@ def _both(trace: Trace) -> bool:
 
 def _num_samples(trace: Trace) -> int:
     return 0 if trace.num_samples is None else int(trace.num_samples.sum())
-
-
-def _by_ratio(scenario: Scenario) -> bool:
-    batching = scenario.batching
-    return batching.policy == "prefill-first" and batching.prefill_rule == "new-token-ratio"
 
 
 TRACE: Final[tuple[Check[Scenario, Replayed], ...]] = (
@@ -154,11 +150,11 @@ TRACE: Final[tuple[Check[Scenario, Replayed], ...]] = (
     Check(
         "allocator batching",
         lambda s, r: (
-            _as_groups(s, r) and (s.batching.policy not in GROUP_BATCHINGS or _by_ratio(s))
+            _as_groups(s, r) and (s.batching.policy not in GROUP_BATCHINGS or cuts_by_ratio(s))
         ),
         lambda s, r: (
             f"{_what(r)}: batching.policy = {s.batching.policy!r}"
-            f"{_RATIO_RULE if _by_ratio(s) else ''} counts every request as one sequence; "
+            f"{_RATIO_RULE if cuts_by_ratio(s) else ''} counts every request as one sequence; "
             f"{_GROUPS} goes with {', '.join(GROUP_BATCHINGS)} (by watermark)"
         ),
     ),
