@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from kvsim.cli.options.completion import FILES
 from kvsim.cli.text.colour import print_lines
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from kvsim.sim.documents.explain import Explanation
     from kvsim.sim.documents.manifest import Manifest
-    from kvsim.sim.run.options import RunKeywords
     from kvsim.traces.trace.trace import Trace
 
 _LABEL: Final = 40
@@ -60,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     if manifest.partial:
         raise ValueError(f"{folder} was stopped by Ctrl-C: simulate it to its end to explain it")
     scenario = scenario_from_dict(manifest.scenario, str(folder))
-    options = replace(RunOptions(**cast("RunKeywords", manifest.options)), seed=manifest.seed)
+    options = RunOptions.of(manifest.options | {"seed": manifest.seed})
     trace = _trace_of(manifest, folder, arguments.trace)
     found = explain(trace, scenario, options)
     if arguments.json:
@@ -80,11 +78,10 @@ def _trace_of(manifest: Manifest, folder: Path, given: str | None) -> Trace:
             f"{folder} does not say how its trace was read: it was not made by kvsim simulate; "
             "call kvsim.sim.explain.explain.explain with the trace"
         )
-    path, options = Path(given or str(source["path"])), source["options"]
-    assert isinstance(options, dict), "options of a source are a dict"
+    path = Path(given or source.path)
     if not path.exists():
         raise ValueError(f"{path}, the trace of {folder}, is not there; give --trace FILE")
-    trace = read_as_before(path, options, manifest.seed)
+    trace = read_as_before(path, source.options, manifest.seed)
     if trace.sha256 != manifest.trace.sha256:
         raise ValueError(
             f"{path} is not the trace of {folder}: its sha256 is {trace.sha256}, not "

@@ -148,6 +148,7 @@ def _simulated(
     """Simulate as the options say, with a progress bar."""
     from kvsim.cli.text.progress import Progress
     from kvsim.sim.block_map import BlockRecording, PoolFacts
+    from kvsim.sim.documents.manifest import TraceSource
     from kvsim.sim.run.drive import Watchers
     from kvsim.sim.run.run import simulate_as
 
@@ -158,7 +159,7 @@ def _simulated(
     if recording is not None:
         facts = PoolFacts.of(result, scenario.preset, recording.options.most_cells)
         result = replace(result, block_map=recording.block_map(facts))
-    source: dict[str, object] = {"path": arguments.trace, "options": reading_options(arguments)}
+    source = TraceSource(path=arguments.trace, options=reading_options(arguments))
     return replace(result, source=source)
 
 

@@ -196,7 +196,7 @@ def compare(
         check_whole("jobs", jobs, 1, ", or None: one a CPU")
     traces = tuple(trace) if isinstance(trace, (list, tuple)) else (trace,)
     _check_compared(traces, scenarios, notes)
-    shared = RunOptions(**options)
+    shared = RunOptions.of(options)
     _check_watched(on_progress, record, blocks, watch)
     check_flags(keep_runs=keep_runs)
     rates = tuple(rate_scale) if isinstance(rate_scale, (list, tuple)) else (rate_scale,)

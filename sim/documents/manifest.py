@@ -6,13 +6,18 @@ from kvsim.sim.documents.summary import TraceName
 from kvsim.traces.common.part import Document, Part, key
 
 
+class TraceSource(Part):
+    """How a command read the trace."""
+
+    path: str = key("", "as it was given")
+    options: dict[str, object] = key("", "of the command line, by name")
+
+
 class ManifestTrace(TraceName):
     """The trace, and how it was read."""
 
     requests: int = key("1")
-    source: dict[str, object] | None = key(
-        "", "path and options it was read with; `null` where it came from no file"
-    )
+    source: TraceSource | None = key("", "`null` where it came from no file")
 
 
 class Versions(Part):

@@ -118,8 +118,7 @@ def _reading(run: Run) -> Iterator[str]:
             count = sum(rows for rows, _ in getattr(receipt, word).values())
             if count:
                 yield f"{counted(count, 'row')} {word}"
-    options = {} if source is None else source["options"]
-    assert isinstance(options, dict), "options of a source are a dict"
+    options = {} if source is None else source.options
     for name, value in (options | run.options.to_dict()).items():
         if name not in _CHANGES_NOTHING and value not in _USUAL:
             yield name.replace("_", " ") + ("" if value is True else f" {value}")

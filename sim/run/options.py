@@ -6,10 +6,12 @@ the like; the manifest of a run holds them.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import difflib
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, TypedDict, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from dataclasses import Field
     from fractions import Fraction
 
@@ -112,6 +114,23 @@ class RunOptions:
         ),
     )
     seed: int = field(default=0, metadata=about("seed of whatever is drawn (default 0)"))
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, object]) -> RunOptions:
+        """Options by name.
+
+        Raises
+        ------
+        ValueError
+            As making them does, and on a name that is no option's, with the nearest.
+        """
+        names = [item.name for item in fields(cls)]
+        for name in keywords:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                meant = f", did you mean {near[0]}?" if near else ";"
+                raise ValueError(f"unknown option {name}{meant} choices: {', '.join(names)}")
+        return cls(**cast("RunKeywords", keywords))
 
     def __post_init__(self) -> None:
         self._check_kinds()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kvsim.sim.block_map import BlockMap
+    from kvsim.sim.documents.manifest import TraceSource
     from kvsim.sim.documents.summary import Summary
     from kvsim.sim.engine.listener import ScheduleListener
     from kvsim.sim.engine.observer import Observer
@@ -49,7 +50,7 @@ class Run:
     """One trace simulated under one scenario.
 
     ``options`` are what else shaped the result, ``loop`` is who waited for whose answer,
-    ``source`` how the trace was read, where a command did: ``{"path": ..., "options": {...}}``.
+    ``source`` how the trace was read, where a command did.
     ``block_map`` is what a :class:`~kvsim.sim.block_map.BlockRecording` saw, where one listened.
     """
 
@@ -59,7 +60,7 @@ class Run:
     engine: EngineRun
     options: RunOptions
     loop: FollowOns | None = None
-    source: dict[str, object] | None = None
+    source: TraceSource | None = None
     block_map: BlockMap | None = None
 
     def __repr__(self) -> str:
@@ -175,7 +176,7 @@ def simulate(
     """
     from kvsim.sim.run.drive import Watchers  # noqa: PLC0415 - reading a scenario needs no simpy
 
-    chosen = RunOptions(**options)
+    chosen = RunOptions.of(options)
     watchers = Watchers(on_progress, listener, observers=observers)
     return simulate_as(trace, scenario, chosen, watchers)
 

@@ -95,6 +95,14 @@ def test_what_cannot_be_explained_is_one_sentence(
     assert "does not say how its trace was read" in error(trace=trace | {"source": None})
     assert "was stopped by Ctrl-C" in error(partial=True)
     assert "is not a manifest of schema" in error(schema="other/1")
+    assert "unknown option steps, did you mean step? choices: rate_scale," in error(
+        options=manifest["options"] | {"steps": True}
+    )
+    for source, words in (
+        ({}, "trace.source.path is missing"),
+        ({"path": "a", "options": None}, "trace.source.options is None"),
+    ):
+        assert words in error(trace=trace | {"source": source})
     assert "manifest.json is not the manifest of a run: seed is '0'" in error(seed="0")
     trace.pop("sha256")
     assert "is not the manifest of a run: trace.sha256 is missing" in error()

@@ -190,3 +190,18 @@ def test_what_no_run_can_have_is_refused(option: str, value: Any, sentence: str)
         RunOptions(**{option: value})
     with pytest.raises(ValueError, match=sentence):
         replace(RunOptions(), **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("seeds", "unknown option seeds, did you mean seed[?]"),
+        ("qqq", "unknown option qqq; choices: "),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_nearest(option: str, sentence: str) -> None:
+    unknown: dict[str, Any] = {option: 1}
+    with pytest.raises(ValueError, match=sentence):
+        simulate(TRACE, **unknown)
+    with pytest.raises(ValueError, match=sentence):
+        compare(TRACE, {"a": SCENARIO}, **unknown)
