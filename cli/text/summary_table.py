@@ -13,19 +13,21 @@ from kvsim.traces.common.text import counted, number, seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kvsim.sim.documents.summary import (
+    from kvsim.sim.documents.kv_memory import (
         CopyOnWrite,
-        Cost,
         Host,
-        Latency,
         Memory,
         MemoryHeld,
+        Relocations,
+        Retention,
+    )
+    from kvsim.sim.documents.summary import (
+        Cost,
+        Latency,
         OtherUsers,
         Prediction,
         Preemptions,
         Queue,
-        Relocations,
-        Retention,
         Summary,
         Users,
     )

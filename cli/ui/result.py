@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.comparison.comparison import Comparison
     from kvsim.sim.comparison.row import Row
-    from kvsim.sim.documents.summary import Primitives
+    from kvsim.sim.documents.kv_memory import Primitives
 
 _PUNCTUATION: Final = re.compile(r"[!-/:-@\[-`{-~]")
 _HEAD_PX, _MAP_PX = 480, {1: 820, 2: 720, 3: 600}

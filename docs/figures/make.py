@@ -26,7 +26,7 @@ from kvsim.traces import bundled_path, read_trace
 from kvsim.traces.reuse import measure_reuse
 
 if TYPE_CHECKING:
-    from kvsim.sim.documents.summary import PaperStates, States
+    from kvsim.sim.documents.kv_memory import PaperStates, States
 
 FOLDER: Final = Path(__file__).parent
 NUMBERS: Final = FOLDER / "figures.json"

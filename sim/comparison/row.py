@@ -10,7 +10,7 @@ import numpy as np
 from kvsim.sim.comparison.thumbnail import course_of, kv_in_use
 from kvsim.sim.documents import comparison as documents
 from kvsim.sim.documents.comparison import Metrics, Shares, Views
-from kvsim.sim.documents.summary import PaperStates, Primitives, States
+from kvsim.sim.documents.kv_memory import PaperStates, Primitives, States
 from kvsim.sim.metrics import shares as memory_shares
 from kvsim.sim.metrics.phases import Windows
 from kvsim.sim.metrics.tables import series_table

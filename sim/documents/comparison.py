@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvsim.sim.documents.summary import Cost, PaperStates, Primitives, States, TraceName, Verdict
+from kvsim.sim.documents.kv_memory import PaperStates, Primitives, States
+from kvsim.sim.documents.summary import Cost, TraceName, Verdict
 from kvsim.traces.common.part import Document, Part, key
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvsim.sim.documents.summary import (
+from kvsim.sim.documents.kv_memory import (
     CopyOnWrite,
     Host,
     Memory,
@@ -22,7 +22,7 @@ from kvsim.traces.common.quantities import PS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvsim.sim.documents.summary import Retention
+    from kvsim.sim.documents.kv_memory import Retention
     from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
 

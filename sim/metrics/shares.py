@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kvsim.sim.documents.summary import Sharing
+from kvsim.sim.documents.kv_memory import Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kvsim.sim.documents.summary import Primitives
+    from kvsim.sim.documents.kv_memory import Primitives
     from kvsim.sim.pool.shape import PoolShape
     from kvsim.sim.recording.recorder import Recorder
 

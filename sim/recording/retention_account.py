@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvsim.policies.retention import make_retention, scores_of
 from kvsim.policies.retention.mass import mean_mass_kept
-from kvsim.sim.documents.summary import Compaction, PeakBytes, Retention, Scores
+from kvsim.sim.documents.kv_memory import Compaction, PeakBytes, Retention, Scores
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.relocations import Relocations

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from kvsim.sim.documents.json_schema import json_schema
-from kvsim.sim.documents.summary import Latency, Primitives, Summary
+from kvsim.sim.documents.kv_memory import Primitives
+from kvsim.sim.documents.summary import Latency, Summary
 from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.run.run import simulate
 from kvsim.traces.common.part import keys_of, name_of

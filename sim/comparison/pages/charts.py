@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.comparison.lines import Line
     from kvsim.sim.comparison.row import Row
-    from kvsim.sim.documents.summary import Primitives
+    from kvsim.sim.documents.kv_memory import Primitives
 
 _LONGEST_LABEL: Final = 32
 _BAR_PX: Final = 24
