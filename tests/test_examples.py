@@ -23,7 +23,7 @@ SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 IN_CELLS = [path for path in SCRIPTS if path.read_text(encoding="utf-8").startswith("# %%")]
 EXAMPLES = [path for path in SCRIPTS if path not in IN_CELLS]
 TRACE = str(ROOT / "traces" / "data" / "chat-2k.jsonl.gz")
-FEW = ("simulate", TRACE, "--limit", "80", "--json")
+FEW = ("simulate", TRACE, "--limit", "40", "--json")
 SETTING = re.compile(r"--set (\S+=(examples\.(\w+):\w+))$", re.MULTILINE)
 
 
@@ -56,7 +56,7 @@ def test_an_example_is_short_runs_as_it_says_and_keeps_the_rules(
     assert main([*FEW, "--set", setting]) == 0
     ours = json.loads(capsys.readouterr().out)
     assert ours["requests"] == usual_requests(), "all of them are served"
-    assert not any(finding.fault for finding in check_policy(find_kind(name), name, num_runs=8))
+    assert not any(finding.fault for finding in check_policy(find_kind(name), name, num_runs=4))
 
 
 def test_there_is_an_example_of_each_kind_that_people_write() -> None:

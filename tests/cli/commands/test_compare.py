@@ -20,7 +20,7 @@ from tests.patience import PATIENCE_S
 from tests.processes import wait_for_the_end_of
 
 TRACE = str(bundled_path("chat-2k"))
-FEW = (TRACE, "--limit", "60", "--kv-memory", "2GiB", "--max-model-len", "4096", "--jobs", "1")
+FEW = (TRACE, "--limit", "40", "--kv-memory", "2GiB", "--max-model-len", "4096", "--jobs", "1")
 BUSY = (*FEW, "--rate-scale", "30", "--slo", "ttft=2s")
 ALLOCATORS = ("--allocators", "orca-max,orca-pow2,orca-oracle,paged,prefix")
 

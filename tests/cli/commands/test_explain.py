@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TRACE = str(bundled_path("chat-2k"))
-TIGHT = ["--limit", "150", "--rate-scale", "30", "--kv-memory", "1GiB", "--max-model-len", "8192"]
+TIGHT = ["--limit", "60", "--rate-scale", "30", "--kv-memory", "1GiB", "--max-model-len", "8192"]
 
 
 def simulated(folder: Path, *options: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_parts_add_up_to_what_the_summary_says(
     assert hits["prompt_tokens"] == summary["cache"]["prompt_tokens"]
     assert hits["parts"]["hit"] == summary["cache"]["hit_tokens"]
     ttft = found["ttft"]["all"]
-    assert ttft["requests"] == 150
+    assert ttft["requests"] == 60
     assert sum(ttft["mean_parts_s"].values()) == pytest.approx(summary["latency"]["ttft_s"]["mean"])
     slowest = found["ttft"]["slowest"]
     assert slowest["requests"] == 1

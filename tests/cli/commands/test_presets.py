@@ -16,7 +16,7 @@ from kvsim.traces import bundled_path
 if TYPE_CHECKING:
     from pathlib import Path
 
-FEW = (str(bundled_path("chat-2k")), "--limit", "50", "--rate-scale", "30")
+FEW = (str(bundled_path("chat-2k")), "--limit", "25", "--rate-scale", "30")
 SMALL = ("--kv-memory", "1GiB", "--max-model-len", "4096")
 
 
@@ -32,7 +32,7 @@ def test_a_preset_runs_and_passes_its_audit(
     options = ("--scenario", preset, "--audit", "--json")
     assert main(["simulate", *FEW, *SMALL, *options]) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert summary["requests"]["finished"] == 50
+    assert summary["requests"]["finished"] == 25
     assert summary["scenario"]["preset"] == preset
     assert summary["engine"]["audited"] > 0
     assert sum(summary["memory"]["all_time"]["states_percent"].values()) == pytest.approx(100)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kvsim.policies.context import PolicyContext
     from kvsim.policies.sequence import Sequence
 
-NUM_RUNS = 30
+NUM_RUNS = 12
 
 
 class ShortestAnswerFirst(FCFS):

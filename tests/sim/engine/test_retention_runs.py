@@ -55,7 +55,7 @@ def integers(done: EngineRun) -> dict[str, Any]:
     }
 
 
-@for_seeds(60)
+@for_seeds(40)
 def test_a_budget_of_the_last_tokens_is_a_window_in_every_integer(seed: int) -> None:
     """Without a cache: windows publish to the end, dropping does not."""
     rnd = Random(seed)
