@@ -18,15 +18,18 @@ class OneAtATime:
         step = ScheduledStep()
         if state.running:
             sequence = state.running[0]
-            all_known = sequence.known + sequence.owed
-            tokens = min(all_known - sequence.computed, self._budget)
-            last = sequence.owed and all_known >= sequence.prompt_tokens + sequence.max_tokens
+            all_known = sequence.num_tokens + sequence.num_output_placeholders
+            tokens = min(all_known - sequence.num_computed_tokens, self._budget)
+            last = (
+                sequence.num_output_placeholders
+                and all_known >= sequence.prompt_tokens + sequence.max_tokens
+            )
             if tokens and not last and state.allocator.grow(sequence, tokens):
-                step.items.append(Item(sequence, tokens, sequence.computed))
+                step.items.append(Item(sequence, tokens, sequence.num_computed_tokens))
         elif len(state.waiting):
             sequence = state.waiting.pop()
             hit = state.allocator.find_hit(sequence)
-            tokens = min(sequence.known - hit.tokens, self._budget)
+            tokens = min(sequence.num_tokens - hit.tokens, self._budget)
             state.allocator.admit(sequence, hit, tokens)
             state.running.append(sequence)
             step.admitted.append(Admission(sequence, hit.tokens, False))

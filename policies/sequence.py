@@ -1,8 +1,8 @@
-"""What policies may know of a request: never its output length.
+"""A request as policies see it: without its output length.
 
-The engine keeps the truth apart. A policy sees the prompt, what the client allowed, the tokens
-sampled so far, and block keys only as far as tokens are known: ids that cover an answer would
-leak its length.
+The engine keeps the output length to itself. A policy sees the prompt, ``max_tokens`` and the
+number of tokens sampled so far. It gets block keys for sampled tokens only, because the keys of
+later tokens would reveal the output length.
 """
 
 from __future__ import annotations
@@ -18,20 +18,29 @@ if TYPE_CHECKING:
 
 
 class Sequence:
-    """One request in the engine, of one sequence or of a group of ``width`` equally long ones.
+    """One request in the engine: one sequence, or ``width`` sequences of equal length.
 
-    A group's ``known`` and ``computed`` are those of each of its sequences; ``beams`` tells whether
-    these may take each other's place.
+    Attributes
+    ----------
+    num_tokens : int
+        Prompt tokens and sampled tokens, of each sequence.
+    num_computed_tokens : int
+        Leading tokens whose KV is in memory, or will be once the scheduled steps have run.
+    num_output_placeholders : int
+        Tokens that steps in flight will sample (async scheduling).
+    in_flight : int
+        Tokens that steps in flight compute.
+    reserved : int
+        Token slots of its reservation, where the allocator makes reservations. The value stays
+        after the reservation is freed.
+    user : str
+        The trace's user, else its session, else the name of the request.
+    beams : bool
+        Whether the sequences are beams: one beam may replace another.
 
-    ``known`` = prompt + sampled tokens; ``computed`` = leading tokens that have KV, or are
-    promised it by a step already scheduled; ``owed`` = tokens that steps in flight will sample;
-    ``in_flight`` = tokens those steps compute; ``reserved`` = slots it owns, or owned last, where
-    an allocator reserves them. ``user`` is who asks: the trace's user, else its session, else the
-    request's own name.
-
-    ``public_keys``: ``(name, end)`` of leading stretches of tokens that others may have, too (see
-    :class:`~kvsim.policies.token_run.TokenRun`), names below 0, ends in tokens and at whole blocks.
-    What follows is the request's own.
+    ``public_keys`` are pairs ``(name, end)``: leading stretches of tokens that other requests may
+    share (see :class:`~kvsim.policies.token_run.TokenRun`). A name is below 0. An end counts tokens
+    and is a multiple of the block size. Tokens after the last stretch are private to the request.
     """
 
     __slots__ = (
@@ -40,19 +49,19 @@ class Sequence:
         "aborted",
         "arrival_ps",
         "beams",
-        "computed",
         "in_flight",
         "index",
         "junction_blocks",
-        "known",
         "last_block_ps",
+        "last_token_preemption_count",
         "last_token_ps",
-        "last_token_stint",
         "max_tokens",
         "most_computed",
         "name",
+        "num_computed_tokens",
+        "num_output_placeholders",
         "num_preemptions",
-        "owed",
+        "num_tokens",
         "priority",
         "prompt_tokens",
         "reserved",
@@ -80,16 +89,16 @@ class Sequence:
         self.prompt_tokens = prompt_tokens
         self.max_tokens = max_tokens
         self.priority = priority
-        self.known = prompt_tokens
-        self.computed = 0
-        self.owed = 0
+        self.num_tokens = prompt_tokens
+        self.num_computed_tokens = 0
+        self.num_output_placeholders = 0
         self.in_flight = 0
         self.num_preemptions = 0
         self.most_computed = 0
         self.aborted = False
         self.last_block_ps = 0
         self.last_token_ps = -1
-        self.last_token_stint = -1
+        self.last_token_preemption_count = -1
         self.junction_blocks = 0
         self.reserved = 0
         self.user = user
@@ -100,11 +109,13 @@ class Sequence:
 
     def num_scheduled(self, tokens: int) -> int:
         """Tokens of a step in which each sequence computes so many: a prompt's are of all."""
-        return tokens if self.computed < self.prompt_tokens else tokens * self.width
+        return tokens if self.num_computed_tokens < self.prompt_tokens else tokens * self.width
 
     def block_key(self, block: int, block_size: int) -> Hashable:
         """Key of full block ``block``; its tokens must be known."""
-        assert (block + 1) * block_size <= self.known, "keys are hidden beyond the known tokens"
+        assert (block + 1) * block_size <= self.num_tokens, (
+            "keys are hidden beyond the known tokens"
+        )
         return (self._names[bisect_right(self._ends, block * block_size)], block)
 
     def run(self, num_tokens: int) -> TokenRun:
@@ -112,9 +123,10 @@ class Sequence:
 
         The run tells nothing of the stretches beyond.
         """
-        assert num_tokens <= self.known, "tokens are hidden beyond the known ones"
+        assert num_tokens <= self.num_tokens, "tokens are hidden beyond the known ones"
         last = bisect_right(self._ends, num_tokens - 1)
         return TokenRun(self._names[: last + 1], (*self._ends[:last], num_tokens), 0, num_tokens)
 
     def __repr__(self) -> str:
-        return f"<{self.name} known={self.known} computed={self.computed} owed={self.owed}>"
+        counters = f"num_tokens={self.num_tokens} num_computed_tokens={self.num_computed_tokens}"
+        return f"<{self.name} {counters}>"

@@ -105,7 +105,7 @@ class Allocator(Protocol):
         ...
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
-        """Whether going from ``sequence.computed`` to ``tokens`` tokens takes memory."""
+        """Whether going from ``sequence.num_computed_tokens`` to ``tokens`` tokens takes memory."""
         ...
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:

@@ -41,7 +41,7 @@ NO_HIT: Final = Hit(0, (), 0)
 class _Renewal(NamedTuple):
     """What a sequence had computed and reserved when its reservation was outgrown."""
 
-    computed: int
+    num_computed_tokens: int
     reserved_before: int
 
 
@@ -115,7 +115,7 @@ class ContiguousAllocator:
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
         """Nothing to do where the reservation holds the tokens; else renew it, see the module."""
-        needed = sequence.computed + new_tokens
+        needed = sequence.num_computed_tokens + new_tokens
         if needed <= sequence.reserved:
             return True
         assert not self._reservation.covers_all, f"{sequence} outgrows its reservation"
@@ -135,8 +135,8 @@ class ContiguousAllocator:
                 return False
             self._disown(sequence)
             self._own(sequence, moved_to, renewed)
-            self._relocated.move(sequence.computed)
-        self._renewals[sequence.index] = _Renewal(sequence.computed, before)
+            self._relocated.move(sequence.num_computed_tokens)
+        self._renewals[sequence.index] = _Renewal(sequence.num_computed_tokens, before)
         return True
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
@@ -150,15 +150,15 @@ class ContiguousAllocator:
         """Give back the run; what was renewed for a step that is not made was never owned."""
         self._disown(sequence)
         renewal = self._renewals.pop(sequence.index, None)
-        if renewal is not None and renewal.computed == sequence.computed:
+        if renewal is not None and renewal.num_computed_tokens == sequence.num_computed_tokens:
             sequence.reserved = renewal.reserved_before
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
         """All is taken at admission, which the first chunk follows, and when it is renewed."""
-        if sequence.computed == 0:
+        if sequence.num_computed_tokens == 0:
             return True
         renewal = self._renewals.get(sequence.index)
-        return renewal is not None and renewal.computed == sequence.computed
+        return renewal is not None and renewal.num_computed_tokens == sequence.num_computed_tokens
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
         """The rest of the reservation; the round-up is padding."""
@@ -166,7 +166,7 @@ class ContiguousAllocator:
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
         """Slots by what they hold; O(running)."""
-        empty = sum(sequence.reserved - sequence.computed for sequence in running)
+        empty = sum(sequence.reserved - sequence.num_computed_tokens for sequence in running)
         return Usage(self.placement.num_free, 0, empty, 0, self.num_padding)
 
     def fragmented(self, sequence: Sequence) -> bool:
@@ -215,7 +215,7 @@ class ContiguousAllocator:
             sequence = self._owners.pop(old)
             self._owners[new] = sequence
             self._addresses[sequence.index] = new
-            self._relocated.slide(sequence.computed)
+            self._relocated.slide(sequence.num_computed_tokens)
 
     def check_invariants(self) -> None:
         """Verify placement, round-up, and that each run has one owner."""
@@ -224,7 +224,9 @@ class ContiguousAllocator:
         padding = 0
         for address, sequence in self._owners.items():
             assert self._addresses[sequence.index] == address, f"{sequence} is not at its address"
-            assert sequence.computed <= sequence.reserved, f"{sequence} outgrew its reservation"
+            assert sequence.num_computed_tokens <= sequence.reserved, (
+                f"{sequence} outgrew its reservation"
+            )
             padding += self._padding(sequence)
             assert self._padding(sequence) >= 0, f"{sequence} reserves more than its run"
         assert padding == self.num_padding, "padding count is off"

@@ -47,10 +47,12 @@ class GroupedAllocator(PagedAllocator):
         if sequence.width == 1:
             return super().num_lacking(sequence, tokens)
         group = self._sequence_groups[sequence.index]
-        if sequence.computed < sequence.prompt_tokens:
+        if sequence.num_computed_tokens < sequence.prompt_tokens:
             return group.num_lacking(tokens)
-        assert tokens == sequence.computed + 1, "sequences of a group decode token by token"
-        return group.num_to_write(sequence.computed)
+        assert tokens == sequence.num_computed_tokens + 1, (
+            "sequences of a group decode token by token"
+        )
+        return group.num_to_write(sequence.num_computed_tokens)
 
     def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
         """Take the blocks of the prompt's first chunk; see :meth:`PagedAllocator.admit`."""
@@ -65,18 +67,21 @@ class GroupedAllocator(PagedAllocator):
         """Give a running sequence, or all of a group, room; False (nothing taken) if it lacks."""
         if sequence.width == 1:
             return super().grow(sequence, new_tokens)
-        if self.num_lacking(sequence, sequence.computed + new_tokens) > self.pool.num_free:
+        if (
+            self.num_lacking(sequence, sequence.num_computed_tokens + new_tokens)
+            > self.pool.num_free
+        ):
             return False
         self._extend(sequence, new_tokens)
         return True
 
     def _extend(self, sequence: Sequence, new_tokens: int) -> None:
         group = self._sequence_groups[sequence.index]
-        if sequence.computed < sequence.prompt_tokens:
-            group.extend_prompt(sequence.computed + new_tokens)
+        if sequence.num_computed_tokens < sequence.prompt_tokens:
+            group.extend_prompt(sequence.num_computed_tokens + new_tokens)
             return
         before = group.num_copied
-        group.write(sequence.computed)
+        group.write(sequence.num_computed_tokens)
         self.num_copied += group.num_copied - before
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
@@ -90,13 +95,13 @@ class GroupedAllocator(PagedAllocator):
             super().release(sequence)
             return
         group = self._sequence_groups.pop(sequence.index)
-        group.release(sequence.computed)
+        group.release(sequence.num_computed_tokens)
         self._given_up += group.take_given_up()
 
     def go_on_from(self, sequence: Sequence, parents: SequenceOf[int]) -> None:
         """Beam ``i`` of a group goes on from its beam ``parents[i]``."""
         group = self._sequence_groups[sequence.index]
-        group.go_on_from(parents, sequence.computed)
+        group.go_on_from(parents, sequence.num_computed_tokens)
         self._given_up += group.take_given_up()
 
     # ---- to the host and back ----------------------------------------------------------------
@@ -112,7 +117,11 @@ class GroupedAllocator(PagedAllocator):
     def _num_needed_at_swap_in(self, sequence: Sequence, new_tokens: int) -> int:
         if sequence.width == 1:
             return super()._num_needed_at_swap_in(sequence, new_tokens)
-        shape, size, computed = self._shapes[sequence.index], self._block_size, sequence.computed
+        shape, size, computed = (
+            self._shapes[sequence.index],
+            self._block_size,
+            sequence.num_computed_tokens,
+        )
         if computed < sequence.prompt_tokens:
             return max(-(-(computed + new_tokens) // size), shape.num_blocks)
         return shape.num_blocks + num_to_write(shape.tables, computed, size, sequence.width)
@@ -154,7 +163,7 @@ class GroupedAllocator(PagedAllocator):
         members = list(running)
         usage = super().usage(member for member in members if member.width == 1)
         empty = sum(
-            self._sequence_groups[member.index].num_empty(member.computed)
+            self._sequence_groups[member.index].num_empty(member.num_computed_tokens)
             for member in members
             if member.width > 1
         )

@@ -61,7 +61,7 @@ class GroupTables:
 
     def _kept(self, sequence: Sequence, computed: int) -> SequenceOf[range]:
         """Kept positions of the first ``computed`` ones."""
-        if self.retention.waits_for_prompt and computed < sequence.known - 1:
+        if self.retention.waits_for_prompt and computed < sequence.num_tokens - 1:
             return (range(computed),)
         return self.retention.kept(sequence.index, computed)
 
@@ -169,8 +169,8 @@ class GroupTables:
 
     def drop(self, sequence: Sequence) -> None:
         """Give up the blocks of which nothing is kept, last one first; pack the others."""
-        computed = sequence.computed - sequence.in_flight
-        self._drop(sequence, computed, sequence.computed)
+        computed = sequence.num_computed_tokens - sequence.in_flight
+        self._drop(sequence, computed, sequence.num_computed_tokens)
         if self._packed is not None:
             self._pack(sequence, computed)
 
@@ -277,8 +277,8 @@ class GroupTables:
         """Tokens that each head keeps, those in flight included."""
         size = self.retention.size
         if size is None or sequence.index not in self._exact:
-            return sequence.computed
-        return min(sequence.computed, size - 1 + sequence.in_flight)
+            return sequence.num_computed_tokens
+        return min(sequence.num_computed_tokens, size - 1 + sequence.in_flight)
 
     def check_invariants(self) -> None:
         """Verify that no table holds a free block, and that holes are in blocks of tables."""

@@ -118,7 +118,7 @@ class PagedAllocator:
         hits: list[list[Block]] = [[] for _ in self.groups]
         if not self._caching:
             return Hit(0, tuple(hits), 0)
-        length, longest = (sequence.known - 1) // self._block_size, 0
+        length, longest = (sequence.num_tokens - 1) // self._block_size, 0
         num_agreed = 0
         for alike in cycle(self._looked_up):
             if num_agreed == len(self._looked_up):
@@ -153,7 +153,7 @@ class PagedAllocator:
         )
         if chunk > free:
             return "blocks"
-        whole = min(sequence.known, self._max_model_len)
+        whole = min(sequence.num_tokens, self._max_model_len)
         reserve = extra + sum(group.num_reserved(blocks, whole) for group, blocks in pairs)
         if chunk + keep > free or (self._reserve and reserve + keep > free):
             return "admission rule"
@@ -170,14 +170,14 @@ class PagedAllocator:
             group.restore(sequence)
         for group in self.groups:
             group.extend(sequence, hit.tokens + new_tokens)
-        self.set_keys(sequence, min(hit.tokens + new_tokens, sequence.known))
+        self.set_keys(sequence, min(hit.tokens + new_tokens, sequence.num_tokens))
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
         """Give a running sequence room for ``new_tokens`` more; False (nothing taken) if it lacks.
 
         Blocks of which nothing is kept any more are given up first, even if it then fails.
         """
-        tokens = sequence.computed + new_tokens
+        tokens = sequence.num_computed_tokens + new_tokens
         for group in self.groups:
             if group.retention.size is not None:
                 group.drop(sequence)
@@ -185,7 +185,7 @@ class PagedAllocator:
             return False
         for group in self.groups:
             group.extend(sequence, tokens)
-        self.set_keys(sequence, min(tokens, sequence.known))
+        self.set_keys(sequence, min(tokens, sequence.num_tokens))
         return True
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
@@ -222,15 +222,15 @@ class PagedAllocator:
         return "admission rule" if needed + keep > self.pool.num_free else None
 
     def _num_needed_at_swap_in(self, sequence: Sequence, new_tokens: int) -> int:
-        tokens = sequence.computed + new_tokens
+        tokens = sequence.num_computed_tokens + new_tokens
         return sum(group.num_needed_at_swap_in(sequence, tokens) for group in self.groups)
 
     def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
         """Give it blocks of its own for all it had and ``new_tokens`` more; full ones get keys."""
-        tokens = sequence.computed + new_tokens
+        tokens = sequence.num_computed_tokens + new_tokens
         for group in self.groups:
             group.swap_in(sequence, tokens)
-        self.set_keys(sequence, min(tokens, sequence.known))
+        self.set_keys(sequence, min(tokens, sequence.num_tokens))
 
     def forget_swapped(self, sequence: Sequence) -> None:
         """A swapped sequence will not come back."""
@@ -245,9 +245,9 @@ class PagedAllocator:
         return self.pool.num_evicted
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
-        """Whether a block begins between ``sequence.computed`` and ``tokens``."""
+        """Whether a block begins between ``sequence.num_computed_tokens`` and ``tokens``."""
         size = self._block_size
-        return -(-tokens // size) > -(-sequence.computed // size)
+        return -(-tokens // size) > -(-sequence.num_computed_tokens // size)
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
         """Free end of a sequence's last block, in each group."""
@@ -259,7 +259,7 @@ class PagedAllocator:
         empty = 0
         for sequence in running:
             for group in self.groups:
-                empty += len(group.tables[sequence.index]) * size - sequence.computed
+                empty += len(group.tables[sequence.index]) * size - sequence.num_computed_tokens
         blank, cached = pool.num_free - pool.num_cached_free, pool.num_cached_free
         duplicate, shared = pool.num_duplicates * size, pool.num_shared * size
         return Usage(blank * size, cached * size, empty, duplicate, self._num_holes(), shared)

@@ -75,7 +75,7 @@ class RadixAllocator:
 
     def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
         """Pages beyond the hit, and the hit's own where nobody has locked them."""
-        node, _ = self.cache.find(sequence.run(sequence.known))
+        node, _ = self.cache.find(sequence.run(sequence.num_tokens))
         lacking = self.cache.rounded(min(tokens, self._max_model_len)) - hit.tokens
         return (max(lacking, 0) + self.cache.tree.num_unlocked(node)) // self.page_size
 
@@ -86,7 +86,7 @@ class RadixAllocator:
 
     def find_hit(self, sequence: Sequence) -> Hit:
         """Longest hit, at most all known tokens but one; refreshes it."""
-        _, hit_tokens = self.cache.find(sequence.run(sequence.known))
+        _, hit_tokens = self.cache.find(sequence.run(sequence.num_tokens))
         return Hit(hit_tokens, (), hit_tokens)
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
@@ -95,13 +95,13 @@ class RadixAllocator:
         The rules are those of paged blocks, with all that could be evicted counted as free.
         """
         keep = 0 if idle else self._watermark_tokens
-        node, hit_tokens = self.cache.find(sequence.run(sequence.known))
+        node, hit_tokens = self.cache.find(sequence.run(sequence.num_tokens))
         assert hit_tokens == hit.tokens, "the hit is stale"
         available = self.cache.num_available(node)
         chunk = self.cache.rounded(min(hit_tokens + new_tokens, self._max_model_len)) - hit_tokens
         if chunk > available:
             return "blocks"
-        whole = self.cache.rounded(min(sequence.known, self._max_model_len)) - hit_tokens
+        whole = self.cache.rounded(min(sequence.num_tokens, self._max_model_len)) - hit_tokens
         if chunk + keep > available or (self._reserve and whole + keep > available):
             return "admission rule"
         return None
@@ -117,19 +117,19 @@ class RadixAllocator:
 
         Requests that are served sooner (a smaller ``priority``) leave what is kept longer.
         """
-        prompt = sequence.run(sequence.known)
+        prompt = sequence.run(sequence.num_tokens)
         admission = self.cache.start(
             prompt, num_tokens, -sequence.priority, counts=not sequence.num_preemptions
         )
         if admission.lease is not None:
             self._holdings[sequence.index] = Holding(
-                admission.lease, sequence.known, admission.hit_tokens
+                admission.lease, sequence.num_tokens, admission.hit_tokens
             )
         return admission
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
         """Take the pages that ``new_tokens`` more need, evicting what lacks; False if it cannot."""
-        return self.cache.extend(self.lease_of(sequence), sequence.computed + new_tokens)
+        return self.cache.extend(self.lease_of(sequence), sequence.num_computed_tokens + new_tokens)
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
         """Publish a chunk of the prompt that has run; answers are published by :meth:`finish`.
@@ -158,8 +158,8 @@ class RadixAllocator:
         return self.cache.num_evicted // self.page_size
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
-        """Whether a page begins between ``sequence.computed`` and ``tokens``."""
-        return self.cache.rounded(tokens) > self.cache.rounded(sequence.computed)
+        """Whether a page begins between ``sequence.num_computed_tokens`` and ``tokens``."""
+        return self.cache.rounded(tokens) > self.cache.rounded(sequence.num_computed_tokens)
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
         """Free end of a sequence's last page."""
@@ -174,7 +174,7 @@ class RadixAllocator:
         shared = cache.tree.num_evictable - cache.tree.num_tokens
         for sequence in running:
             lease = self.lease_of(sequence)
-            empty += lease.num_tokens - sequence.computed
+            empty += lease.num_tokens - sequence.num_computed_tokens
             shared += lease.num_shared
         return Usage(cache.num_free, cache.tree.num_evictable, empty, 0, 0, shared)
 

@@ -105,7 +105,7 @@ class Predicted:
     def tokens(self, sequence: Sequence) -> int:
         """``prompt + margin * prediction``, and room for one token more than it has."""
         outputs = math.ceil(self._margin * self._predictor.output_tokens(sequence))
-        tokens = max(sequence.prompt_tokens + outputs, sequence.known + 1)
+        tokens = max(sequence.prompt_tokens + outputs, sequence.num_tokens + 1)
         return min(tokens, self._max_model_len)
 
 

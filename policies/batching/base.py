@@ -41,7 +41,7 @@ class Preemption(NamedTuple):
     """
 
     sequence: Sequence
-    computed: int
+    num_computed_tokens: int
     swapped_blocks: int = 0
 
 
@@ -136,8 +136,8 @@ class SchedulerState:
         num_seqs = sum(sequence.width for sequence in members)
         assert num_seqs <= self.config.max_num_seqs, "more sequences than seats"
         for sequence in self.running:
-            known = sequence.known + sequence.owed
-            assert sequence.computed <= known, f"{sequence} computed more than it knows"
+            known = sequence.num_tokens + sequence.num_output_placeholders
+            assert sequence.num_computed_tokens <= known, f"{sequence} computed more than it knows"
             assert self.allocator.num_held(sequence), f"{sequence} has no block"
         held = self.allocator.owners()
         assert held == {sequence.index for sequence in members}, "blocks without an owner"
@@ -147,11 +147,11 @@ class SchedulerState:
 
 
 class Batching(Protocol):
-    """Composes steps.
+    """Compose the steps.
 
-    ``compose`` may grow, admit and release through the allocator, move sequences between queue and
-    running list, and must leave ``computed`` to the engine except for victims that are to
-    recompute (0).
+    ``compose`` may call ``grow``, ``admit`` and ``release`` of the allocator. It may move sequences
+    between the queue and the running list. The engine alone sets ``num_computed_tokens``, with one
+    exception: ``compose`` sets it to 0 for a victim that recomputes.
     """
 
     name: str

@@ -76,7 +76,7 @@ class MixedRunningFirst:
                     position -= 1
                 if victim is sequence:
                     return budget
-            step.items.append(Item(sequence, tokens, sequence.computed))
+            step.items.append(Item(sequence, tokens, sequence.num_computed_tokens))
             budget -= sequence.num_scheduled(tokens)
             position += 1
         return budget
@@ -91,15 +91,19 @@ class MixedRunningFirst:
 
     def _wanted(self, state: SchedulerState, sequence: Sequence) -> int:
         """Tokens a running sequence can use: 0 where its last one is in flight."""
-        if sequence.owed and (
-            sequence.known + sequence.owed >= sequence.prompt_tokens + sequence.max_tokens
+        if sequence.num_output_placeholders and (
+            sequence.num_tokens + sequence.num_output_placeholders
+            >= sequence.prompt_tokens + sequence.max_tokens
         ):
             return 0
         config = state.config
-        room = config.max_model_len - sequence.computed
+        room = config.max_model_len - sequence.num_computed_tokens
         if config.batching.keep_room_for_last_token:
             room -= 1
-        return min(sequence.known + sequence.owed - sequence.computed, room)
+        return min(
+            sequence.num_tokens + sequence.num_output_placeholders - sequence.num_computed_tokens,
+            room,
+        )
 
     def _preempt(
         self, state: SchedulerState, step: ScheduledStep, victim: Sequence
@@ -135,7 +139,7 @@ class MixedRunningFirst:
                 return
             sequence = state.waiting.head()
             hit = allocator.find_hit(sequence)
-            wanted = sequence.known - hit.tokens
+            wanted = sequence.num_tokens - hit.tokens
             if min(wanted, cap) > budget and not config.enable_chunked_prefill:
                 step.waits_for = "budget"
                 return

@@ -109,12 +109,12 @@ class NewTokenRatio(PrefillFirst):
 
     def _go_on(self, state: SchedulerState, step: ScheduledStep, cut: Sequence, room: Room) -> None:
         """Give the prompt that was cut its next chunk; its memory was there when it entered."""
-        rest = cut.known - cut.computed
+        rest = cut.num_tokens - cut.num_computed_tokens
         most = min(room.chunk, int(room.memory))
         tokens = min(rest, most if most > 0 else room.chunk)
         has_room = state.allocator.grow(cut, tokens)
         assert has_room, f"{cut} lacks memory for its next chunk"
-        step.items.append(Item(cut, tokens, cut.computed))
+        step.items.append(Item(cut, tokens, cut.num_computed_tokens))
         self._charge(cut, tokens, rest, room)
 
     def _try_head(self, state: SchedulerState, step: ScheduledStep, room: Room) -> str | None:
@@ -122,7 +122,7 @@ class NewTokenRatio(PrefillFirst):
         allocator = state.allocator
         sequence = state.waiting.head()
         hit = allocator.find_hit(sequence)
-        extend = sequence.known - hit.tokens
+        extend = sequence.num_tokens - hit.tokens
         if room.chunk <= 0 or room.prefill <= 0:
             return "budget"
         if len(state.running) >= self._config.max_num_seqs:
@@ -159,7 +159,7 @@ class NewTokenRatio(PrefillFirst):
 
     def _left(self, sequence: Sequence) -> int:
         """Output tokens that a sequence may still have, as the estimate counts them."""
-        num_outputs = sequence.known - sequence.prompt_tokens
+        num_outputs = sequence.num_tokens - sequence.prompt_tokens
         return min(max(self._allowed(sequence) - num_outputs, 0), self._rules.clip_max_new_tokens)
 
     # ---- decode ----------------------------------------------------------------------------
@@ -178,18 +178,21 @@ class NewTokenRatio(PrefillFirst):
         for sequence in state.running:
             has_room = state.allocator.grow(sequence, 1)
             assert has_room, f"{sequence} lacks memory, though all it needs was retracted"
-            step.items.append(Item(sequence, 1, sequence.computed))
+            step.items.append(Item(sequence, 1, sequence.num_computed_tokens))
 
     def _lacks(self, state: SchedulerState) -> bool:
         """Whether memory lacks for one token each."""
         allocator = state.allocator
-        wanted = sum(allocator.num_lacking(one, one.computed + 1) for one in state.running)
+        wanted = sum(
+            allocator.num_lacking(one, one.num_computed_tokens + 1) for one in state.running
+        )
         return wanted > allocator.num_spare
 
     def _least_useful(self, running: list[Sequence]) -> Sequence:
         """Fewest output tokens, then the longest prompt, then the last."""
         return min(
-            reversed(running), key=lambda one: (one.known - one.prompt_tokens, -one.prompt_tokens)
+            reversed(running),
+            key=lambda one: (one.num_tokens - one.prompt_tokens, -one.prompt_tokens),
         )
 
     def _requeue(self, state: SchedulerState, victim: Sequence) -> None:
@@ -197,6 +200,6 @@ class NewTokenRatio(PrefillFirst):
 
     def _estimate(self, running: list[Sequence]) -> float:
         """Ratio that the running ones have shown, as if each made some tokens more."""
-        made = sum(one.known - one.prompt_tokens for one in running)
+        made = sum(one.num_tokens - one.prompt_tokens for one in running)
         made += self._rules.retract_decode_steps * len(running)
         return min(made / (sum(self._allowed(one) for one in running) + 1), 1.0)

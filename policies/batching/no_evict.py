@@ -37,14 +37,16 @@ class NoEvict(MixedRunningFirst):
     def _serve_running(
         self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
     ) -> int:
-        by_phase = sorted(state.running, key=lambda one: one.computed < one.prompt_tokens)
+        by_phase = sorted(
+            state.running, key=lambda one: one.num_computed_tokens < one.prompt_tokens
+        )
         for sequence in by_phase:
             tokens = self._cut(state, self._wanted(state, sequence), min(cap, budget))
             if tokens <= 0:
                 continue
             has_room = state.allocator.grow(sequence, tokens)
             assert has_room, f"{sequence} lacks blocks that it was promised"
-            step.items.append(Item(sequence, tokens, sequence.computed))
+            step.items.append(Item(sequence, tokens, sequence.num_computed_tokens))
             budget -= tokens
         return budget
 

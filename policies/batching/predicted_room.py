@@ -28,7 +28,9 @@ def lacks_predicted_room(state: SchedulerState, sequence: Sequence) -> bool:
     if not state.config.batching.reserve_predicted_output or not state.running:
         return False
     usage = state.allocator.usage(state.running)
-    promised = sum(_slots(state, running) - running.computed for running in state.running)
+    promised = sum(
+        _slots(state, running) - running.num_computed_tokens for running in state.running
+    )
     promised -= usage.empty
     return promised + _slots(state, sequence) > usage.blank + usage.cached
 

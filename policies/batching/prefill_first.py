@@ -71,7 +71,7 @@ class PrefillFirst(MixedRunningFirst):
                 return
             sequence = state.waiting.head()
             hit = state.allocator.find_hit(sequence)
-            tokens = sequence.known - hit.tokens
+            tokens = sequence.num_tokens - hit.tokens
             if tokens > budget:
                 step.waits_for = "budget"
                 return
@@ -116,7 +116,7 @@ class PrefillFirst(MixedRunningFirst):
 
     def _blocks_of(self, state: SchedulerState, sequence: Sequence) -> int:
         """Blocks of all known tokens."""
-        return -(-sequence.known // state.config.block_size)
+        return -(-sequence.num_tokens // state.config.block_size)
 
     def _kept_free(self, state: SchedulerState) -> int:
         """Blocks that no prompt may take."""

@@ -53,14 +53,16 @@ def put_out(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> boo
     mode = state.mode
     num_blocks = state.allocator.num_held(victim)
     swapped = mode.swaps(victim, num_blocks)
-    if not swapped and victim.width > 1 and victim.known > victim.prompt_tokens:
+    if not swapped and victim.width > 1 and victim.num_tokens > victim.prompt_tokens:
         raise ValueError(
             f"host memory has no room for the {num_blocks:,} blocks of {victim.name}, whose "
             f"{victim.width} sequences cannot be computed again: raise preemption.swap_space "
             f"(now {mode.host.num_blocks:,} blocks, {mode.host.num_used:,} taken)"
         )
-    step.preempted.append(Preemption(victim, victim.computed, num_blocks if swapped else 0))
-    victim.owed = victim.in_flight = 0
+    step.preempted.append(
+        Preemption(victim, victim.num_computed_tokens, num_blocks if swapped else 0)
+    )
+    victim.num_output_placeholders = victim.in_flight = 0
     victim.num_preemptions += 1
     if swapped:
         _swapping(state).swap_out(victim)
@@ -68,7 +70,7 @@ def put_out(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> boo
         state.swapped.append(victim)
     else:
         state.allocator.release(victim)
-        victim.computed = 0
+        victim.num_computed_tokens = 0
     return swapped
 
 
@@ -105,7 +107,7 @@ def bring_back(
         allocator.swap_in(sequence, tokens)
         state.running.append(sequence)
         step.swapped_in.append(SwapIn(sequence, num_blocks, hit.tokens))
-        step.items.append(Item(sequence, tokens, sequence.computed))
+        step.items.append(Item(sequence, tokens, sequence.num_computed_tokens))
         budget -= sequence.num_scheduled(tokens)
     return budget
 

@@ -69,7 +69,7 @@ class TokenBudget(MixedRunningFirst):
                 group, why = 0, "admission rule"
         for _ in range(group):
             hit = allocator.find_hit(state.waiting.head())
-            self._admit(state, step, hit, state.waiting.head().known - hit.tokens)
+            self._admit(state, step, hit, state.waiting.head().num_tokens - hit.tokens)
         step.waits_for = why
 
     def _group(self, state: SchedulerState) -> tuple[int, str | None]:
@@ -85,7 +85,7 @@ class TokenBudget(MixedRunningFirst):
             hit = allocator.find_hit(sequence)
             tokens = longest(state, sequence)
             free_blocks -= allocator.num_wanted(sequence, hit, tokens - UNWRITTEN)
-            prefill -= sequence.known
+            prefill -= sequence.num_tokens
             total -= tokens
             if group == seats:
                 return group, "seats"

@@ -53,7 +53,7 @@ class GuardedAllocator(Guard["Allocator"]):
         """Longest hit; the last known token is always computed."""
         hit: Hit = self.call("find_hit", sequence)
         self.require(
-            0 <= hit.tokens < sequence.known,
+            0 <= hit.tokens < sequence.num_tokens,
             f"find_hit gave {hit.tokens} tokens for {sequence}; the last known one is computed",
         )
         return hit
@@ -115,7 +115,7 @@ class GuardedAllocator(Guard["Allocator"]):
             f"usage has a negative or broken count: {usage}",
         )
         tokens = self._num_slots - usage.blank - usage.cached - usage.empty - usage.padding
-        computed = self._num_groups * sum(sequence.computed for sequence in members)
+        computed = self._num_groups * sum(sequence.num_computed_tokens for sequence in members)
         self.require(
             0 <= tokens <= computed,
             f"usage leaves {tokens} slots of {self._num_slots} for the {computed} tokens that "

@@ -51,9 +51,9 @@ class GuardedBatching(Guard["Batching"]):
             self.require(index in running, f"{sequence} gets tokens and does not run")
             self.require(index not in served, f"{sequence} gets tokens twice in one step")
             served.add(index)
-            computed = hits.get(index, sequence.computed)
+            computed = hits.get(index, sequence.num_computed_tokens)
             self.require(past == computed, f"{sequence} goes on at {past}, not {computed}")
-            most = sequence.known + sequence.owed - computed
+            most = sequence.num_tokens + sequence.num_output_placeholders - computed
             self.require(
                 1 <= num_tokens <= most, f"{sequence} gets {num_tokens} tokens of {most} it has"
             )

@@ -26,7 +26,7 @@ class GuardedPredictor(Guard["LengthPredictor"]):
     def output_tokens(self, sequence: Sequence) -> int:
         """Tokens expected in all."""
         guess = self.call("output_tokens", sequence)
-        sampled = sequence.known - sequence.prompt_tokens
+        sampled = sequence.num_tokens - sequence.prompt_tokens
         if not isinstance(guess, int) or guess <= sampled:
             raise self.broken(
                 f"output_tokens gave {guess!r} for {sequence}, which has {sampled} already; "

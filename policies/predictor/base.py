@@ -30,7 +30,7 @@ class LengthPredictor(Protocol):
 
 def sampled_tokens(sequence: Sequence) -> int:
     """Tokens of the answer so far."""
-    return sequence.known - sequence.prompt_tokens
+    return sequence.num_tokens - sequence.prompt_tokens
 
 
 def conditioned(guess: int, sequence: Sequence, max_model_len: int) -> int:

@@ -29,7 +29,7 @@ class _Choice(NamedTuple):
 
     swapped: bool
     swap_ps: int
-    computed: int
+    num_computed_tokens: int
     hittable: int
 
 
@@ -53,9 +53,13 @@ class Auto(Swap):
             return False
         swap_ps = 2 * self._link.copy_ps(num_blocks)
         hittable = self._hittable(sequence)
-        again_ps = self._again_ps(sequence, sequence.computed, self._expected_hit(hittable))
+        again_ps = self._again_ps(
+            sequence, sequence.num_computed_tokens, self._expected_hit(hittable)
+        )
         swapped = swap_ps < again_ps
-        self._open[sequence.index] = _Choice(swapped, swap_ps, sequence.computed, hittable)
+        self._open[sequence.index] = _Choice(
+            swapped, swap_ps, sequence.num_computed_tokens, hittable
+        )
         return swapped
 
     def returned(self, sequence: Sequence, hit_tokens: int) -> Judgement | None:
@@ -65,7 +69,7 @@ class Auto(Swap):
             return None
         self._hittable_tokens += choice.hittable
         self._hit_tokens += min(hit_tokens, choice.hittable)
-        again_ps = self._again_ps(sequence, choice.computed, hit_tokens)
+        again_ps = self._again_ps(sequence, choice.num_computed_tokens, hit_tokens)
         swap_ps = choice.swap_ps
         right = swap_ps <= again_ps if choice.swapped else again_ps <= swap_ps
         return Judgement(choice.swapped, right)
@@ -75,7 +79,7 @@ class Auto(Swap):
         if not self._config.enable_prefix_caching:
             return 0
         size = self._config.block_size
-        return min(sequence.computed, sequence.known - 1) // size * size
+        return min(sequence.num_computed_tokens, sequence.num_tokens - 1) // size * size
 
     def _expected_hit(self, hittable: int) -> int:
         if not self._hittable_tokens:
@@ -83,10 +87,10 @@ class Auto(Swap):
         size = self._config.block_size
         return hittable * self._hit_tokens // self._hittable_tokens // size * size
 
-    def _again_ps(self, sequence: Sequence, computed: int, hit_tokens: int) -> int:
-        """What a sequence that had ``computed`` tokens does twice, given what it hits."""
-        known = sequence.known
-        return max(self._work_ps(hit_tokens, known) - self._work_ps(computed, known), 0)
+    def _again_ps(self, sequence: Sequence, num_computed_tokens: int, hit_tokens: int) -> int:
+        """Return the time to compute again what the prefix cache does not return."""
+        known = sequence.num_tokens
+        return max(self._work_ps(hit_tokens, known) - self._work_ps(num_computed_tokens, known), 0)
 
     def _work_ps(self, start: int, stop: int) -> int:
         """Prefill from token ``start`` up to ``stop``, alone, in chunks of the budget."""

@@ -38,7 +38,10 @@ def least_progress(running: SequenceOf[Sequence], _state: SchedulerState) -> Seq
     """Fewest tokens generated, then fewest computed: the least work is lost."""
     return min(
         reversed(running),
-        key=lambda sequence: (sequence.known - sequence.prompt_tokens, sequence.computed),
+        key=lambda sequence: (
+            sequence.num_tokens - sequence.prompt_tokens,
+            sequence.num_computed_tokens,
+        ),
     )
 
 
@@ -57,5 +60,5 @@ def most_remaining(running: SequenceOf[Sequence], state: SchedulerState) -> Sequ
     predict = state.context.predictor.output_tokens
     return max(
         reversed(running),
-        key=lambda sequence: predict(sequence) - (sequence.known - sequence.prompt_tokens),
+        key=lambda sequence: predict(sequence) - (sequence.num_tokens - sequence.prompt_tokens),
     )

@@ -66,8 +66,8 @@ class ShortestJobFirst:
         """Prefill of what is not cached, then all predicted tokens but the one it samples."""
         cached = self._cached_tokens(sequence)
         remaining = self._predictor.output_tokens(sequence) - sampled_tokens(sequence)
-        prefill_ps = self._cost.prefill_ps(sequence.known - cached, cached)
-        return prefill_ps + self._cost.decode_ps(remaining - 1, sequence.known + 1)
+        prefill_ps = self._cost.prefill_ps(sequence.num_tokens - cached, cached)
+        return prefill_ps + self._cost.decode_ps(remaining - 1, sequence.num_tokens + 1)
 
     def __len__(self) -> int:
         return len(self._queue)

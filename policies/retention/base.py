@@ -35,8 +35,8 @@ class Retention(Protocol):
     waits_for_prompt: bool
     num_heads: int
 
-    def kept(self, index: int, computed: int) -> tuple[range, ...]:
-        """Positions below ``computed`` that sequence ``index`` keeps, in order, not touching."""
+    def kept(self, index: int, num_computed_tokens: int) -> tuple[range, ...]:
+        """Return the kept positions below ``num_computed_tokens`` as sorted, separate ranges."""
         ...
 
     def most_blocks(self, block_size: int, in_flight: int, max_model_len: int) -> int | None:

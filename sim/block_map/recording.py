@@ -51,7 +51,7 @@ class BlockRecording(ScheduleListener):
     def called(self, stepper: Stepper, flight: Flight) -> None:
         """Note how many tokens each residency has by now: what it ends with is its last note."""
         for item in flight.items:
-            self._final[item.sequence.index, item.stint] = item.past + item.num_tokens
+            self._final[item.sequence.index, item.preemption_count] = item.past + item.num_tokens
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
         """Take a snapshot if one is due; one at the time of the last takes its place."""

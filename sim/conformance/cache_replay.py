@@ -71,8 +71,8 @@ class CacheReplay:
             record = {"duplicate": cache.num_deduplicated - before}
         else:
             sequence = self._live.pop(name)
-            sequence.known += self._num_output(name)
-            allocator.set_keys(sequence, sequence.known - 1)
+            sequence.num_tokens += self._num_output(name)
+            allocator.set_keys(sequence, sequence.num_tokens - 1)
             allocator.finish(sequence)
             record = {"duplicate": cache.num_deduplicated - before}
         return record | {
@@ -87,7 +87,7 @@ class CacheReplay:
     def _start(self, name: str) -> dict[str, Any]:
         sequence = self._requests.sequence(self._rows[name])
         hit = self.allocator.find_hit(sequence)
-        num_tokens = sequence.known + self._num_output(name)
+        num_tokens = sequence.num_tokens + self._num_output(name)
         refusal = self.allocator.refusal(sequence, hit, num_tokens - hit.tokens, idle=True)
         admission = self.allocator.start(sequence, num_tokens)
         failed = admission.lease is None

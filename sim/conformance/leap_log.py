@@ -37,12 +37,19 @@ class LeapLog(ScheduleLog, LeapListener):
         self._first_open = 0  # oldest step whose results are out
 
     def admitted(
-        self, leaper: Leaper, index: int, now_ps: int, hit_tokens: int, known: int, *, resumed: bool
+        self,
+        leaper: Leaper,
+        index: int,
+        now_ps: int,
+        hit_tokens: int,
+        num_tokens: int,
+        *,
+        resumed: bool,
     ) -> None:
         """Note a request that entered."""
         name = self._trace.request_id(index)
         self._admitted.append([name, hit_tokens, "resumed" if resumed else "new"])
-        self._resumed_tokens_now += known if resumed else 0
+        self._resumed_tokens_now += num_tokens if resumed else 0
 
     def preempted(
         self, leaper: Leaper, index: int, now_ps: int, lost_tokens: int, late_in: int | None

@@ -63,7 +63,7 @@ class DecisionLog(ScheduleListener):
                 flight.end_ps,
                 tuple((item.sequence.index, item.num_tokens, item.past) for item in flight.items),
                 tuple((one.sequence.index, one.hit_tokens, one.resumed) for one in step.admitted),
-                tuple((one.sequence.index, one.computed) for one in step.preempted),
+                tuple((one.sequence.index, one.num_computed_tokens) for one in step.preempted),
                 step.waits_for,
                 stepper.state.allocator.num_evicted,
             )

@@ -48,7 +48,7 @@ class StepperLog(ScheduleLog, ScheduleListener):
                 [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
                 for a in step.admitted
             ],
-            "preempted": [[p.sequence.name, p.computed] for p in step.preempted],
+            "preempted": [[p.sequence.name, p.num_computed_tokens] for p in step.preempted],
             "free_after_schedule": pool.num_free,
             "evicted": pool.num_evicted - self._num_evicted,
         }
@@ -56,7 +56,7 @@ class StepperLog(ScheduleLog, ScheduleListener):
             record["alloc"] = self._allocations(stepper, flight)
             record["evicted_ids"] = pool.evicted_ids[self._num_evicted :]
         self._num_evicted = pool.num_evicted
-        resumed = sum(a.sequence.known for a in step.admitted if a.resumed)
+        resumed = sum(a.sequence.num_tokens for a in step.admitted if a.resumed)
         self.add_call((flight.call_ps, flight.start_ps, flight.end_ps), record, resumed)
 
     def _allocations(self, stepper: Stepper, flight: Flight) -> dict[str, Any]:

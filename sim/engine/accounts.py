@@ -42,7 +42,7 @@ class MemoryAccount:
         """
         state = self._state
         usage = state.allocator.usage([*state.running, *state.ended])
-        of_ended = sum(sequence.computed for sequence in state.ended)
+        of_ended = sum(sequence.num_computed_tokens for sequence in state.ended)
         return usage._replace(padding=usage.padding + of_ended)
 
     def account(self, now_ps: int, *, idle: bool) -> None:
@@ -71,7 +71,7 @@ class MemoryAccount:
             return
         allocator, running = cast("PagedAllocator", self._state.allocator), self._state.running
         held = config.usable_blocks * config.block_size - free
-        computed = sum(sequence.computed for sequence in running)
+        computed = sum(sequence.num_computed_tokens for sequence in running)
         account.interval(ps, held, holes, allocator.num_kept_by_head(running), computed)
         for sequence in running:
             account.holds(sequence, allocator.num_held(sequence))
@@ -118,16 +118,16 @@ class RequestAccount:
         index, gap_ps = sequence.index, now_ps - sequence.last_token_ps
         if recorder.first_token_ps[index] < 0:
             recorder.first_token_ps[index] = now_ps
-        elif item.stint != sequence.last_token_stint:
+        elif item.preemption_count != sequence.last_token_preemption_count:
             recorder.stall(index, now_ps, gap_ps, sequence.width)
         else:
             recorder.gaps.add(now_ps, gap_ps, sequence.width)
-        sequence.last_token_ps, sequence.last_token_stint = now_ps, item.stint
+        sequence.last_token_ps, sequence.last_token_preemption_count = now_ps, item.preemption_count
         recorder.output_tokens[index] += 1
         recorder.further_tokens[index] += sequence.width - 1
 
     def finished(self, sequence: Sequence, now_ps: int) -> None:
         """The last token of a request came."""
         self._predictor.finished(sequence)
-        num_outputs = sequence.known - sequence.prompt_tokens
+        num_outputs = sequence.num_tokens - sequence.prompt_tokens
         self._recorder.finished(sequence.index, now_ps, num_outputs)

@@ -27,8 +27,8 @@ class LoopGuard:
         progress = False
         for item in step.items:
             sequence = item.sequence
-            if sequence.computed > sequence.most_computed:
-                sequence.most_computed = sequence.computed
+            if sequence.num_computed_tokens > sequence.most_computed:
+                sequence.most_computed = sequence.num_computed_tokens
                 progress = True
         if progress:
             self._num_barren = 0

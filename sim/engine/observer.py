@@ -80,7 +80,7 @@ class Observer:
     def served(self, index: int, chunk: Chunk) -> None:
         """See a step that computes a part of a request, or decodes for it (not each decode)."""
 
-    def put_out(self, index: int, now_ps: int, *, computed: int, swapped: bool) -> None:
+    def put_out(self, index: int, now_ps: int, *, num_computed_tokens: int, swapped: bool) -> None:
         """See a victim that had so many computed tokens; a step in flight may still serve it."""
 
     def planned(self, engine: EngineView, now_ps: int) -> None:
@@ -116,9 +116,12 @@ class StepperEvents(ScheduleListener):
         """Tell of a call's victims, entries and chunks."""
         step, now_ps = flight.step, flight.call_ps
         for observer in self._observers:
-            for sequence, computed, swapped_blocks in step.preempted:
+            for sequence, num_computed_tokens, swapped_blocks in step.preempted:
                 observer.put_out(
-                    sequence.index, now_ps, computed=computed, swapped=swapped_blocks > 0
+                    sequence.index,
+                    now_ps,
+                    num_computed_tokens=num_computed_tokens,
+                    swapped=swapped_blocks > 0,
                 )
             for sequence, hit_tokens, _ in step.admitted:
                 observer.entered(sequence.index, now_ps, hit_tokens)

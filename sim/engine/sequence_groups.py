@@ -78,7 +78,7 @@ class SequenceGroups:
         """Beams got a token each: they go on from those that survive."""
         if self._allocator is None or not sequence.beams:
             return
-        if sequence.computed == sequence.prompt_tokens:
+        if sequence.num_computed_tokens == sequence.prompt_tokens:
             return  # first tokens: all come after one prompt
         parents = self._tree.parents(sequence.index, sequence.width)
         if parents is not None:

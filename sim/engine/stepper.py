@@ -194,7 +194,7 @@ class Stepper:
         Who was put out meanwhile gets the token, too, but what was computed is gone.
         """
         sequence = item.sequence
-        timely = item.stint == sequence.num_preemptions
+        timely = item.preemption_count == sequence.num_preemptions
         if timely:
             sequence.in_flight -= item.num_tokens
         if not item.samples:
@@ -205,13 +205,13 @@ class Stepper:
         if not num_left:
             results.dropped.append(sequence.index)
             return
-        sequence.known += 1
+        sequence.num_tokens += 1
         self._account.token(item, now_ps)
         done = num_left == 1
         if timely:
-            sequence.owed -= 1
-            computed = sequence.computed - sequence.owed
-            self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))
+            sequence.num_output_placeholders -= 1
+            computed = sequence.num_computed_tokens - sequence.num_output_placeholders
+            self.state.allocator.set_keys(sequence, min(computed, sequence.num_tokens - 1))
             self._groups.choose_beams(sequence)
             if done:
                 self._leave(sequence, now_ps)
@@ -226,7 +226,7 @@ class Stepper:
 
     def _num_left(self, sequence: Sequence) -> int:
         """Tokens still to come: the truth about lengths, asked only when results are applied."""
-        num_sampled = sequence.known - sequence.prompt_tokens
+        num_sampled = sequence.num_tokens - sequence.prompt_tokens
         return self._requests.num_outputs(sequence.index) - num_sampled
 
     # ---- how requests leave ------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Stepper:
 
     def _release(self, sequence: Sequence, now_ps: int) -> None:
         """Take back what a sequence owns."""
-        self.memory.released(sequence, sequence.computed, now_ps)
+        self.memory.released(sequence, sequence.num_computed_tokens, now_ps)
         self.state.allocator.finish(sequence)
 
     def _withdraw(self, sequence: Sequence) -> None:

@@ -25,7 +25,7 @@ class FlightItem(NamedTuple):
     past: int
     samples: bool
     decodes: bool
-    stint: int
+    preemption_count: int
 
 
 @dataclass(slots=True)
@@ -97,13 +97,13 @@ class Flights:
     def _served(self, item: Item, now_ps: int) -> FlightItem:
         """Count the tokens that a call gives a sequence as computed."""
         sequence, num_tokens, past = item
-        samples = past + num_tokens == sequence.known + sequence.owed
+        samples = past + num_tokens == sequence.num_tokens + sequence.num_output_placeholders
         decodes = samples and num_tokens == 1 and past >= sequence.prompt_tokens
         if self._state.allocator.takes_memory(sequence, past + num_tokens):
             sequence.last_block_ps = now_ps
-        sequence.computed = past + num_tokens
+        sequence.num_computed_tokens = past + num_tokens
         sequence.in_flight += num_tokens
-        sequence.owed += samples
+        sequence.num_output_placeholders += samples
         return FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
 
     def _time(self, step: ScheduledStep, items: list[FlightItem]) -> StepTime:

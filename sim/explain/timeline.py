@@ -67,7 +67,7 @@ class Track:
     kind: str = QUEUED
     since_ps: int = 0
     busy_ps: int = 0
-    computed: int = 0
+    num_computed_tokens: int = 0
     hit_tokens: int = 0
     first_token_ps: int = -1
     prompt_tokens: int = 0
@@ -125,7 +125,7 @@ class Timeline(Observer):
         if hit_tokens:
             details["hit_tokens"] = hit_tokens
         track.close(now_ps, details)
-        track.kind, track.computed = BETWEEN, hit_tokens
+        track.kind, track.num_computed_tokens = BETWEEN, hit_tokens
 
     def served(self, index: int, chunk: Chunk) -> None:
         """Draw a chunk; the first decode, or the first token, begins a decode."""
@@ -139,21 +139,21 @@ class Timeline(Observer):
             track.kind = NOT_DRAWN
         if track.kind != NOT_DRAWN:
             track.close(chunk.start_ps)
-            track.kind, track.computed = DECODE, chunk.past
+            track.kind, track.num_computed_tokens = DECODE, chunk.past
             if not chunk.decodes:
                 self._prefill(track, chunk)
         if chunk.samples and track.first_token_ps < 0:
             track.first_token_ps = chunk.end_ps
             track.prompt_tokens = chunk.past + chunk.num_tokens
 
-    def put_out(self, index: int, now_ps: int, *, computed: int, swapped: bool) -> None:
+    def put_out(self, index: int, now_ps: int, *, num_computed_tokens: int, swapped: bool) -> None:
         """End what a victim does, once no step in flight serves it any more."""
         track = self._open(index)
         if track is None:
             return
         out_ps = max(now_ps, track.busy_ps)
         if track.kind != NOT_DRAWN:
-            track.close(out_ps, _decoded(track, computed + 1))
+            track.close(out_ps, _decoded(track, num_computed_tokens + 1))
             track.kind, track.since_ps = SWAPPED if swapped else PREEMPTED, out_ps
         track.clock = []
         self._due.append(track)
@@ -173,8 +173,8 @@ class Timeline(Observer):
         track = self._open(index)
         if track is not None:
             details = {"output_tokens": output_tokens, "hit_tokens": track.hit_tokens}
-            known = track.prompt_tokens + output_tokens
-            self._end(track, now_ps, Moment("finish", now_ps, details), _decoded(track, known))
+            num_tokens = track.prompt_tokens + output_tokens
+            self._end(track, now_ps, Moment("finish", now_ps, details), _decoded(track, num_tokens))
 
     def withdrawn(self, index: int, now_ps: int, why: str) -> None:
         """End a track where its request leaves unfinished."""
@@ -198,7 +198,7 @@ class Timeline(Observer):
     def _prefill(self, track: Track, chunk: Chunk) -> None:
         track.kind = PREFILL
         track.close(chunk.end_ps, {"tokens": chunk.num_tokens, "computed_before": chunk.past})
-        track.computed = chunk.past + chunk.num_tokens
+        track.num_computed_tokens = chunk.past + chunk.num_tokens
         track.kind = DECODE if chunk.samples else BETWEEN
 
     def _end(
@@ -236,9 +236,9 @@ class Timeline(Observer):
         return clock
 
 
-def _decoded(track: Track, known: int) -> dict[str, int]:
-    """Tokens of the decode being closed; ``known``: of the request, at its end."""
-    return {"tokens": known - track.computed - 1} if track.kind == DECODE else {}
+def _decoded(track: Track, num_tokens: int) -> dict[str, int]:
+    """Tokens of the decode being closed; ``num_tokens``: of the request, at its end."""
+    return {"tokens": num_tokens - track.num_computed_tokens - 1} if track.kind == DECODE else {}
 
 
 def chosen(num_requests: int, most: int) -> range | list[int]:

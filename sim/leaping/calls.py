@@ -70,7 +70,10 @@ class LeapCalls(LeapMembers):
         prompts = self._requests.prompt_tokens
         served = []
         for member, tokens in items:
-            past, samples = member.computed - tokens, member.computed == member.known
+            past, samples = (
+                member.num_computed_tokens - tokens,
+                member.num_computed_tokens == member.num_tokens,
+            )
             decodes = samples and tokens == 1 and past >= prompts[member.index]
             served.append(Served(member.index, tokens, past, samples, decodes))
         ending = self._flight.ending if self._flight is not None else []
@@ -98,7 +101,9 @@ class LeapCalls(LeapMembers):
         """Give the sequence in mid-prefill its next chunk; False if it had to preempt itself."""
         member = self._partial
         assert member is not None
-        tokens = self._cut(member.known - member.computed, self._budget - self._batch)
+        tokens = self._cut(
+            member.num_tokens - member.num_computed_tokens, self._budget - self._batch
+        )
         if tokens == 0:
             return True
         self._partial = None
@@ -129,7 +134,7 @@ class LeapCalls(LeapMembers):
                 member = self._members[index] = self._member(index)
                 if self._newly_contested:
                     self._publish_contested()
-            known = member.known
+            known = member.num_tokens
             found = NOTHING_FOUND
             if self.caching:
                 found = cache.find(member.holding.path, (known - 1) // block_size)
@@ -158,12 +163,12 @@ class LeapCalls(LeapMembers):
 
     def _blocks_for(self, member: Member, tokens: int) -> int:
         """Blocks that a member in prefill lacks for its next chunk."""
-        computed, block_size = member.computed, self._block_size
+        computed, block_size = member.num_computed_tokens, self._block_size
         return -(-(computed + tokens) // block_size) + -computed // block_size
 
     def _refusal(self, member: Member, found: Found, tokens: int) -> str | None:
         """Why the queue's head cannot enter with a first chunk of ``tokens``."""
-        free, known = self._cache.num_free, member.known
+        free, known = self._cache.num_free, member.num_tokens
         chunk = -(-tokens // self._block_size) + found.num_free
         self._head_needs = chunk
         if chunk > free:
@@ -182,12 +187,12 @@ class LeapCalls(LeapMembers):
         member.order = self._num_admitted
         self._num_admitted += 1
         self._running[index] = member
-        member.computed = hit_tokens = hit_blocks * self._block_size
+        member.num_computed_tokens = hit_tokens = hit_blocks * self._block_size
         recorder = self.recorder
         if self._listener is not None:
             resumed = member.preempted
             self._listener.admitted(
-                self._told(), index, now_ps, hit_tokens, member.known, resumed=resumed
+                self._told(), index, now_ps, hit_tokens, member.num_tokens, resumed=resumed
             )
         if member.preempted:
             recorder.admitted(index, now_ps, hit_tokens, resumed=True)
@@ -208,26 +213,30 @@ class LeapCalls(LeapMembers):
             self._cache.take(blocks)
             member.last_block_ps = now_ps
         self._num_empty += blocks * self._block_size - tokens
-        member.computed += tokens
+        member.num_computed_tokens += tokens
         if self.caching:
             self._publish_chunk(member)
-        if member.computed < member.known:
+        if member.num_computed_tokens < member.num_tokens:
             self._partial = member
         items.append((member, tokens))
 
     def _publish_chunk(self, member: Member) -> None:
         """Give keys to the blocks that a chunk fills."""
-        self._cache.publish(member.holding, member.computed // self._block_size)
+        self._cache.publish(member.holding, member.num_computed_tokens // self._block_size)
 
     def _single_step(self, items: list[tuple[Member, int]], batch: int, context: int) -> None:
         """Cost a step with prefill in it; those whose known tokens are computed sample."""
         prefills = []
         prompts = self._requests.prompt_tokens
         for member, tokens in items:
-            past = member.computed - tokens
-            if tokens == 1 and member.computed == member.known and past >= prompts[member.index]:
+            past = member.num_computed_tokens - tokens
+            if (
+                tokens == 1
+                and member.num_computed_tokens == member.num_tokens
+                and past >= prompts[member.index]
+            ):
                 batch += 1
-                context += member.computed
+                context += member.num_computed_tokens
             else:
                 prefills.append((tokens, past))
         time = self._cost.step(prefills, batch, context)
@@ -235,7 +244,7 @@ class LeapCalls(LeapMembers):
         self._slope_ps, self._leap_steps = 0, 1
         end_ps = self._leap_start_ps + self._first_ps
         for member, _ in items:
-            if member.computed == member.known:
+            if member.num_computed_tokens == member.num_tokens:
                 self._sample(member, end_ps)
                 self._join(member)
 

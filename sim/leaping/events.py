@@ -51,7 +51,14 @@ class LeapListener:
         """See that a request is refused, and why."""
 
     def admitted(
-        self, leaper: Leaper, index: int, now_ps: int, hit_tokens: int, known: int, *, resumed: bool
+        self,
+        leaper: Leaper,
+        index: int,
+        now_ps: int,
+        hit_tokens: int,
+        num_tokens: int,
+        *,
+        resumed: bool,
     ) -> None:
         """See a request enter."""
 
@@ -91,7 +98,14 @@ class LeaperEvents(LeapListener):
             observer.withdrawn(index, now_ps, why)
 
     def admitted(
-        self, leaper: Leaper, index: int, now_ps: int, hit_tokens: int, known: int, *, resumed: bool
+        self,
+        leaper: Leaper,
+        index: int,
+        now_ps: int,
+        hit_tokens: int,
+        num_tokens: int,
+        *,
+        resumed: bool,
     ) -> None:
         """Tell of an entry."""
         for observer in self._observers:
@@ -105,7 +119,7 @@ class LeaperEvents(LeapListener):
             if late_in is not None and leaper.flight_end_ps:
                 end_ps = leaper.flight_end_ps
                 observer.served(index, Chunk(now_ps, end_ps, 1, lost_tokens - 1, True, True))
-            observer.put_out(index, now_ps, computed=lost_tokens, swapped=False)
+            observer.put_out(index, now_ps, num_computed_tokens=lost_tokens, swapped=False)
 
     def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
         """Keep whom the call serves by name until the step's times are settled."""

@@ -44,16 +44,18 @@ class LeapMembers(LeapMemory):
 
     def _join(self, member: Member) -> None:
         """From the next call on the member decodes."""
-        x = self._v - member.computed
+        x = self._v - member.num_computed_tokens
         member.x, member.decoding = x, True
-        member.joined_at = member.computed
+        member.joined_at = member.num_computed_tokens
         self._batch += 1
         self._sum_x += x
         phase = x % self._block_size
         self._demand[phase] += 1
         self._demand[phase + self._block_size] += 1
         requests, index = self._requests, member.index
-        left = requests.num_outputs(index) - (member.computed + 1 - requests.prompt_tokens[index])
+        left = requests.num_outputs(index) - (
+            member.num_computed_tokens + 1 - requests.prompt_tokens[index]
+        )
         heappush(self._last_steps, (self._v + left, member.order, member))
         if self._watched:
             self._start_growing(member)
@@ -67,7 +69,7 @@ class LeapMembers(LeapMemory):
         self._demand[phase] -= 1
         self._demand[phase + self._block_size] -= 1
         member.decoding = False
-        member.computed = self._v - 1 - x
+        member.num_computed_tokens = self._v - 1 - x
         if self._watched:
             self._stop_growing(member)
 
@@ -83,8 +85,8 @@ class LeapMembers(LeapMemory):
 
     def _give_up(self, member: Member, published: int, now_ps: int) -> None:
         """Release a member's blocks and account for the slots it never filled."""
-        blocks = -(-member.computed // self._block_size)
-        slots = blocks * self._block_size - member.computed
+        blocks = -(-member.num_computed_tokens // self._block_size)
+        slots = blocks * self._block_size - member.num_computed_tokens
         self._num_empty -= slots
         if slots:
             first = (blocks - 1) * self._block_size
@@ -120,9 +122,9 @@ class LeapMembers(LeapMemory):
             self._partial = None
         if member.decoding:
             self._leave(member)
-        lost = member.computed
+        lost = member.num_computed_tokens
         if member.joined_at:
-            member.known = lost + 1
+            member.num_tokens = lost + 1
             member.last_token_ps = self._last_end_ps
             published = max(member.joined_at // self._block_size, self._public(lost))
         else:
@@ -133,7 +135,7 @@ class LeapMembers(LeapMemory):
         self._give_up(member, published, now_ps)
         self.recorder.preempted(member.index, now_ps, lost)
         member.order, member.preempted = -1, True
-        member.computed = member.joined_at = 0
+        member.num_computed_tokens = member.joined_at = 0
         self._waiting.appendleft(member.index)
 
     def _land(self, landed: Flight, now_ps: int) -> None:
@@ -144,13 +146,13 @@ class LeapMembers(LeapMemory):
                 self._waiting.remove(index)
                 self.recorder.queue(now_ps, len(self._waiting))
             else:
-                published = member.computed // self._block_size
+                published = member.num_computed_tokens // self._block_size
                 if member.decoding:
                     self._leave(member)
-                    published = member.computed // self._block_size
+                    published = member.num_computed_tokens // self._block_size
                     if self._lag:
                         first = member.joined_at // self._block_size
-                        published = max(first, self._public(member.computed))
+                        published = max(first, self._public(member.num_computed_tokens))
                 self._give_up(member, published, now_ps)
                 del self._running[index]
             self.recorder.finished(index, now_ps, self._requests.num_outputs(index))

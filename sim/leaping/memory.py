@@ -121,7 +121,11 @@ class LeapMemory(LeapState):
 
     def _computed(self, member: Member) -> int:
         """Tokens that a running member has computed after the last call."""
-        return self._v - member.x - (not self._leap_steps) if member.decoding else member.computed
+        return (
+            self._v - member.x - (not self._leap_steps)
+            if member.decoding
+            else member.num_computed_tokens
+        )
 
     def _check_memory(self) -> None:
         empty = unkeyed = 0

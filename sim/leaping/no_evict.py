@@ -68,4 +68,4 @@ class PromiseLeaper(Leaper):
         """Blocks that a running member holds for this call."""
         if member.decoding:
             return -(-(self._v - member.x) // self._block_size)
-        return -(-member.computed // self._block_size)
+        return -(-member.num_computed_tokens // self._block_size)

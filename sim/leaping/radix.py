@@ -60,13 +60,13 @@ class RadixLeaper(Leaper):
 
     def _publish_chunk(self, member: Member) -> None:
         """Its tokens are found once the step has run."""
-        self._chunks.append((member, member.computed))
+        self._chunks.append((member, member.num_computed_tokens))
 
     def _publish_due(self, upto: int | None = None) -> None:
         """Publish chunks of sequences up to the place ``upto`` of the running list."""
         while self._due and (upto is None or self._due[0][0].order <= upto):
             member, computed = self._due.pop(0)
-            is_last = computed == member.known
+            is_last = computed == member.num_tokens
             self._pages.publish_run(member.holding, computed, num_hits=int(is_last))
 
     def _preempt(self, member: Member) -> None:

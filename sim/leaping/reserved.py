@@ -98,7 +98,7 @@ class ReservedLeaper(Leaper):
         """Seat the queue's head and place its reservation."""
         super()._admit(member, found, now_ps)
         allocator, sequence = self._allocator, self._sequence(member.index)
-        allocator.admit(sequence, NO_HIT, member.known)
+        allocator.admit(sequence, NO_HIT, member.num_tokens)
         self._cache.take(allocator.num_held(sequence))
         self._num_empty += allocator.num_empty(sequence, 0)
         member.last_block_ps = now_ps
@@ -106,7 +106,7 @@ class ReservedLeaper(Leaper):
     def _give_up(self, member: Member, published: int, now_ps: int) -> None:
         """Give back a member's run and account for the slots it never filled."""
         allocator, sequence = self._allocator, self._sequences.pop(member.index)
-        slots = allocator.num_empty(sequence, member.computed)
+        slots = allocator.num_empty(sequence, member.num_computed_tokens)
         self._num_empty -= slots
         self.recorder.never(member.last_block_ps, now_ps, slots)
         self._cache.num_blank += allocator.num_held(sequence)

@@ -46,15 +46,15 @@ class Member:
     """One request in the engine; ``order`` is its admission number, -1 while it waits."""
 
     __slots__ = (
-        "computed",
         "contested",
         "decoding",
         "holding",
         "index",
         "joined_at",
-        "known",
         "last_block_ps",
         "last_token_ps",
+        "num_computed_tokens",
+        "num_tokens",
         "order",
         "preempted",
         "x",
@@ -62,8 +62,8 @@ class Member:
 
     def __init__(self, index: int, known: int, path: Path) -> None:
         self.index = index
-        self.known = known
-        self.computed = 0
+        self.num_tokens = known
+        self.num_computed_tokens = 0
         self.x = 0
         self.joined_at = 0  # computed tokens when it began to decode
         self.order = -1

@@ -29,7 +29,7 @@ class RetentionAccount:
         self.held = 0
         self.holes = 0
         self.by_head = 0
-        self.computed = 0
+        self.num_computed_tokens = 0
         self.most_by_head = 0
         self.peak_blocks = dict.fromkeys(STATES, 0)
         self.decode_contexts: Counter[int] = Counter()
@@ -40,13 +40,13 @@ class RetentionAccount:
         self.held += held * ps
         self.holes += holes * ps
         self.by_head += by_head * ps
-        self.computed += computed * ps
+        self.num_computed_tokens += computed * ps
         self.most_by_head = max(self.most_by_head, by_head)
 
     def holds(self, sequence: Sequence, num_blocks: int) -> None:
         """A running sequence held ``num_blocks`` from the last event to this one."""
         state = "decoding"
-        if sequence.computed - sequence.in_flight < sequence.known - 1:
+        if sequence.num_computed_tokens - sequence.in_flight < sequence.num_tokens - 1:
             state = "recomputing" if sequence.num_preemptions else "prompt"
         self.peak_blocks[state] = max(self.peak_blocks[state], num_blocks)
 
@@ -80,7 +80,7 @@ class RetentionAccount:
         return Retention(
             kind=config.retention.kind,
             budget=config.kept_sizes[0],
-            full_mean_bytes=mean_bytes(self.computed),
+            full_mean_bytes=mean_bytes(self.num_computed_tokens),
             shared_mean_bytes=mean_bytes(self.held),
             per_head_mean_bytes=mean_bytes(self.by_head),
             holes_mean_bytes=mean_bytes(self.holes),

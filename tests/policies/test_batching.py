@@ -95,10 +95,10 @@ class Calls:
         self.decoding -= {gone.sequence.index for gone in self.step.preempted}
         self.phases = {item.sequence.index in self.decoding for item in self.step.items}
         for sequence, tokens, past in self.step.items:
-            assert past == sequence.computed, "tokens are computed twice, or left out"
-            sequence.computed = past + tokens
-            if sequence.computed == sequence.known:
-                sequence.known += 1
+            assert past == sequence.num_computed_tokens, "tokens are computed twice, or left out"
+            sequence.num_computed_tokens = past + tokens
+            if sequence.num_computed_tokens == sequence.num_tokens:
+                sequence.num_tokens += 1
                 self.decoding.add(sequence.index)
         self.state.allocator.check_invariants()
         return [(item.sequence.index, item.num_tokens) for item in self.step.items]
@@ -240,7 +240,7 @@ class TestEveryBatching:
             left -= {dropped.sequence.index for dropped in calls.step.dropped}
             for index, _ in served:
                 sequence = next(one for one in state.running if one.index == index)
-                if sequence.known - sequence.prompt_tokens == lengths[index][1]:
+                if sequence.num_tokens - sequence.prompt_tokens == lengths[index][1]:
                     calls.finish(index)
                     left.remove(index)
             calls.end_batch()

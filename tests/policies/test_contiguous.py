@@ -51,11 +51,11 @@ def make(
 
 def admit(allocator: ContiguousAllocator, sequence: Sequence) -> None:
     hit = allocator.find_hit(sequence)
-    assert allocator.refusal(sequence, hit, sequence.known, idle=False) is None
-    assert allocator.takes_memory(sequence, sequence.known)
-    allocator.admit(sequence, hit, sequence.known)
-    sequence.computed = sequence.known
-    assert not allocator.takes_memory(sequence, sequence.known + 1)
+    assert allocator.refusal(sequence, hit, sequence.num_tokens, idle=False) is None
+    assert allocator.takes_memory(sequence, sequence.num_tokens)
+    allocator.admit(sequence, hit, sequence.num_tokens)
+    sequence.num_computed_tokens = sequence.num_tokens
+    assert not allocator.takes_memory(sequence, sequence.num_tokens + 1)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_life_in_memory(reservation: str, placement: str) -> None:
     rounded = {"max": 128, "pow2": 32, "oracle": 16}[reservation]
     held = rounded if placement == "buddy" else reserved
     for computed in range(10, 16):
-        sequence.computed = computed
+        sequence.num_computed_tokens = computed
         usage = allocator.usage([sequence])
         assert usage == Usage(256 - held, 0, reserved - computed, 0, held - reserved)
         allocator.check_invariants()
@@ -140,7 +140,7 @@ def test_a_sequence_cannot_outgrow_its_reservation() -> None:
     allocator = make(6, pool=64)
     sequence = make_sequence(0)
     admit(allocator, sequence)
-    sequence.computed = 15
+    sequence.num_computed_tokens = 15
     with pytest.raises(AssertionError, match="outgrows its reservation"):
         allocator.grow(sequence, 1)
 

@@ -116,7 +116,7 @@ class Boastful(PagedAllocator):
         super().__init__(context.config)
 
     def find_hit(self, sequence: Sequence) -> Hit:
-        return Hit(sequence.known, ((),) * len(self.groups), 0)  # type: ignore[arg-type]
+        return Hit(sequence.num_tokens, ((),) * len(self.groups), 0)  # type: ignore[arg-type]
 
 
 class Leaking(PagedAllocator):

@@ -131,19 +131,23 @@ def test_keys(
     hit = allocator.find_hit(sequence)
     new = min(chunks[0], prompt - hit.tokens)
     allocator.admit(sequence, hit, new)
-    sequence.computed = hit.tokens + new
+    sequence.num_computed_tokens = hit.tokens + new
     for chunk in chunks[1:]:
-        if sequence.computed == sequence.known:
-            sequence.known += 1
-        new = min(chunk, sequence.known - sequence.computed, MODEL_LEN - sequence.computed)
+        if sequence.num_computed_tokens == sequence.num_tokens:
+            sequence.num_tokens += 1
+        new = min(
+            chunk,
+            sequence.num_tokens - sequence.num_computed_tokens,
+            MODEL_LEN - sequence.num_computed_tokens,
+        )
         assert allocator.grow(sequence, new)
-        sequence.computed += new
+        sequence.num_computed_tokens += new
     ends = {(prompt - 1) // block_size, shared if shared * block_size > hit.tokens else 0}
     if interval is None or interval:
         ends |= set(range(0, MODEL_LEN + 100, interval or 1))
     expected = set(before)
     for number, window in enumerate(windows):
-        for index in range(hit.tokens // block_size, sequence.computed // block_size):
+        for index in range(hit.tokens // block_size, sequence.num_computed_tokens // block_size):
             if window is None or any(index in needed(window, end, block_size) for end in ends):
                 expected.add((number, sequence.block_key(index, block_size)))
     assert set(allocator.pool.index) == expected

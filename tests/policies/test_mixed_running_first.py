@@ -41,9 +41,9 @@ class Calls:
         self.waits_for = step.waits_for
         self.preempted = [victim.sequence.index for victim in step.preempted]
         for sequence, tokens, past in step.items:
-            sequence.computed = past + tokens
-            if sequence.computed == sequence.known:
-                sequence.known += 1
+            sequence.num_computed_tokens = past + tokens
+            if sequence.num_computed_tokens == sequence.num_tokens:
+                sequence.num_tokens += 1
         self.state.allocator.check_invariants()
         return [(item.sequence.index, item.num_tokens) for item in step.items]
 
@@ -113,7 +113,7 @@ def test_the_last_one_is_preempted_and_nobody_enters_then() -> None:
     assert [sequence.index for sequence in calls.state.waiting] == [1, 2]
     assert calls.waits_for == "blocks"
     victim = calls.state.waiting.head()
-    assert (victim.computed, victim.known, victim.num_preemptions) == (0, 9, 1)
+    assert (victim.num_computed_tokens, victim.num_tokens, victim.num_preemptions) == (0, 9, 1)
 
 
 def test_a_sequence_may_preempt_itself() -> None:
@@ -147,7 +147,10 @@ def test_a_last_token_in_flight_is_passed_over() -> None:
     calls = Calls(4, 4)
     calls.call()
     first = calls.state.running[0]
-    first.owed, first.known = 1, 53  # 49 of 50 outputs, the last one in flight
+    first.num_output_placeholders, first.num_tokens = (
+        1,
+        53,
+    )  # 49 of 50 outputs, the last one in flight
     assert calls.call() == [(1, 1)]
 
 
@@ -156,7 +159,7 @@ def test_sequences_end_at_the_model_length(keeps_room: bool, tokens: int) -> Non
     calls = Calls(4, max_model_len=8, batching__keep_room_for_last_token=keeps_room)
     calls.call()
     sequence = calls.state.running[0]
-    sequence.known = 8
+    sequence.num_tokens = 8
     assert calls.call()[0][1] == tokens - 4
 
 

@@ -31,7 +31,7 @@ class Guesses:
         self.guesses = list(guesses)
 
     def output_tokens(self, sequence: Sequence) -> int:
-        return max(self.guesses[sequence.index], sequence.known - sequence.prompt_tokens + 1)
+        return max(self.guesses[sequence.index], sequence.num_tokens - sequence.prompt_tokens + 1)
 
     def finished(self, sequence: Sequence) -> None:
         pass
@@ -64,8 +64,8 @@ def admit(allocator: ContiguousAllocator, index: int, prompt: int = 10) -> Seque
     sequence = make_sequence(index, prompt)
     assert allocator.refusal(sequence, allocator.find_hit(sequence), prompt, idle=False) is None
     allocator.admit(sequence, allocator.find_hit(sequence), prompt)
-    sequence.computed = prompt
-    sequence.known = prompt + 1
+    sequence.num_computed_tokens = prompt
+    sequence.num_tokens = prompt + 1
     return sequence
 
 
@@ -74,8 +74,8 @@ def generate(allocator: ContiguousAllocator, sequence: Sequence, tokens: int) ->
     for _ in range(tokens):
         if not allocator.grow(sequence, 1):
             return False
-        sequence.computed += 1
-        sequence.known += 1
+        sequence.num_computed_tokens += 1
+        sequence.num_tokens += 1
     return True
 
 
@@ -97,7 +97,7 @@ def test_a_resumed_sequence_is_predicted_again() -> None:
     for margin, tokens in ((1.0, 41), (0.1, 41), (1.5, 57)):
         context = make_context(100, "first-fit", Guesses(5), allocator__reservation_margin=margin)
         resumed = make_sequence(0)
-        resumed.known = 40  # 31 tokens of an answer are foretold now
+        resumed.num_tokens = 40  # 31 tokens of an answer are foretold now
         assert Predicted(context).tokens(resumed) == tokens, "one token more than it has, at least"
 
 
@@ -113,9 +113,9 @@ def test_it_grows_in_place_as_far_as_the_hole_allows() -> None:
     assert [allocator.address_of(one) for one in (sequence, blocker)] == [0, 15]
     allocator.release(blocker)
     assert generate(allocator, sequence, 5)
-    assert not allocator.takes_memory(sequence, sequence.computed + 1)
+    assert not allocator.takes_memory(sequence, sequence.num_computed_tokens + 1)
     assert allocator.grow(sequence, 1)
-    assert allocator.takes_memory(sequence, sequence.computed + 1)
+    assert allocator.takes_memory(sequence, sequence.num_computed_tokens + 1)
     assert sequence.reserved == 20, "twice the room for the answer"
     assert allocator.relocations == Relocations(num_grown=1)
     assert allocator.usage([sequence]) == Usage(20, 0, 5, 0, 0)
@@ -149,7 +149,7 @@ def test_somebody_gives_way_where_no_hole_is_large_enough() -> None:
     sequence, blocker = admit(allocator, 0), admit(allocator, 1)
     assert not generate(allocator, sequence, 6)
     assert allocator.relocations == Relocations(num_lacking=1)
-    assert (sequence.computed, sequence.reserved) == (15, 15)
+    assert (sequence.num_computed_tokens, sequence.reserved) == (15, 15)
     allocator.check_invariants()
     allocator.release(blocker)
     assert generate(allocator, sequence, 25)
@@ -258,8 +258,8 @@ class Machine(RuleBasedStateMachine):
         assert fits or before != after
         for old, new, one in zip(before, after, self.running, strict=True):
             assert new == old or (new < old and not fits), "runs slide down, and only then"
-            self.copied += one.computed if new < old else 0
-        sequence.computed, sequence.known = prompt, prompt + 1
+            self.copied += one.num_computed_tokens if new < old else 0
+        sequence.num_computed_tokens, sequence.num_tokens = prompt, prompt + 1
         self.running.append(sequence)
         self.reserved[index] = wanted
 
@@ -267,11 +267,11 @@ class Machine(RuleBasedStateMachine):
     def generate(self, data: st.DataObject, tokens: int) -> None:
         if self.running:
             sequence = data.draw(st.sampled_from(self.running))
-            for _ in range(min(tokens, MODEL_LEN - sequence.computed)):
+            for _ in range(min(tokens, MODEL_LEN - sequence.num_computed_tokens)):
                 self.one_token(sequence)
 
     def one_token(self, sequence: Sequence) -> None:
-        index, needed = sequence.index, sequence.computed + 1
+        index, needed = sequence.index, sequence.num_computed_tokens + 1
         address = self.allocator.address_of(sequence)
         grows = True
         if needed > self.reserved[index]:
@@ -283,14 +283,14 @@ class Machine(RuleBasedStateMachine):
             if needed in rooms:
                 self.reserved[index] = min(renewed, max(rooms))
             elif self.fits(self.taken(), renewed):
-                self.copied += sequence.computed
+                self.copied += sequence.num_computed_tokens
                 self.reserved[index] = renewed
             else:
                 grows = False
         assert self.allocator.grow(sequence, 1) == grows
         if grows:
-            sequence.computed += 1
-            sequence.known += 1
+            sequence.num_computed_tokens += 1
+            sequence.num_tokens += 1
 
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
@@ -304,7 +304,7 @@ class Machine(RuleBasedStateMachine):
         self.allocator.check_invariants()
         held = sum(map(self.held, self.running))
         reserved = sum(self.reserved[one.index] for one in self.running)
-        computed = sum(one.computed for one in self.running)
+        computed = sum(one.num_computed_tokens for one in self.running)
         assert self.taken().count(True) == held
         usage = self.allocator.usage(self.running)
         assert usage == Usage(self.pool - held, 0, reserved - computed, 0, held - reserved)

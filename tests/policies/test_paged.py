@@ -29,9 +29,9 @@ def make_sequence(index: int, prompt_tokens: int, public: str = "") -> Sequence:
 def enter(allocator: PagedAllocator, sequence: Sequence, tokens: int | None = None) -> int:
     """Admit with ``tokens`` new tokens (all by default); returns the hit."""
     hit = allocator.find_hit(sequence)
-    tokens = sequence.known - hit.tokens if tokens is None else tokens
+    tokens = sequence.num_tokens - hit.tokens if tokens is None else tokens
     allocator.admit(sequence, hit, tokens)
-    sequence.computed = hit.tokens + tokens
+    sequence.num_computed_tokens = hit.tokens + tokens
     return hit.tokens
 
 
@@ -46,7 +46,7 @@ def test_a_prompt_takes_the_blocks_of_its_chunk_only() -> None:
     assert table(allocator, sequence) == [1, 2]
     assert allocator.grow(sequence, 2)
     assert table(allocator, sequence) == [1, 2]  # the second block had room
-    sequence.computed += 2
+    sequence.num_computed_tokens += 2
     assert allocator.grow(sequence, 1)
     assert table(allocator, sequence) == [1, 2, 3]
     allocator.check_invariants()
@@ -152,7 +152,7 @@ def test_blocks_that_fall_out_of_a_window_are_given_up() -> None:
     assert table(allocator, sequence) == [1, 2, 3]
     assert allocator.grow(sequence, 1)  # 12 - 6 + 1 = 7 tokens are of no more use
     assert table(allocator, sequence) == [0, 2, 3, 4]
-    sequence.computed += 1
+    sequence.num_computed_tokens += 1
     assert allocator.grow(sequence, 1)
     assert table(allocator, sequence) == [0, 0, 3, 4]
     assert allocator.num_held(sequence) == 2

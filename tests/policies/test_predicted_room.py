@@ -35,9 +35,9 @@ def make_state(num_blocks: int, *running: Sequence, **rules: object) -> Schedule
     state = SchedulerState(context, make_allocator(context), FCFS(), last)
     for sequence in running:
         hit = state.allocator.find_hit(sequence)
-        state.allocator.admit(sequence, hit, sequence.known)
+        state.allocator.admit(sequence, hit, sequence.num_tokens)
         state.running.append(sequence)
-        sequence.computed = sequence.known
+        sequence.num_computed_tokens = sequence.num_tokens
     return state
 
 

@@ -48,7 +48,7 @@ def make_predictor(
 
 def make_sequence(index: int, prompt: int = 10, sampled: int = 0, limit: int = 600) -> Sequence:
     sequence = Sequence(index, f"r{index:04d}", 0, prompt, limit, 0, ())
-    sequence.known += sampled
+    sequence.num_tokens += sampled
     return sequence
 
 

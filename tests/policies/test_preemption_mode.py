@@ -47,10 +47,10 @@ def make_mode(
     return MODES[name](PolicyContext(config, cost=Work(), link=Link(block_ps)))
 
 
-def make_victim(computed: int, index: int = 0) -> Sequence:
+def make_victim(num_computed_tokens: int, index: int = 0) -> Sequence:
     """A decoding sequence; its last known token is not computed."""
     sequence = Sequence(index, f"r{index}", 0, 3, 99, 0, ())
-    sequence.known, sequence.computed = computed + 1, computed
+    sequence.num_tokens, sequence.num_computed_tokens = num_computed_tokens + 1, num_computed_tokens
     return sequence
 
 
@@ -120,7 +120,7 @@ def test_auto_learns_what_the_cache_keeps_of_victims() -> None:
 def test_a_hit_beyond_what_was_computed_costs_nothing() -> None:
     mode = make_mode("auto", block_ps=1)
     victim = make_victim(9)
-    victim.known = 15  # preempted in its prefill
+    victim.num_tokens = 15  # preempted in its prefill
     assert not mode.swaps(victim, 3)
     assert mode.returned(victim, 12) == Judgement(swapped=False, right=True)
 

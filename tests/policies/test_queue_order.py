@@ -211,7 +211,7 @@ def test_sjf_counts_only_what_is_left_of_an_answer() -> None:
     queue = make_queue("sjf", told)
     queue.push(make_sequence(1))  # 10 + 40 seconds
     back = make_sequence(0)
-    back.known += 9  # 19 + 20
+    back.num_tokens += 9  # 19 + 20
     queue.push_preempted(back)
     assert drained(queue) == [0, 1]
 

@@ -296,9 +296,9 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
     def tokens(self, sequence: Sequence, stop: int) -> Tokens:
         """Tokens as numbers: which page of which content, and the place in there."""
         size = self.twin.tree.page_size
-        sequence.known += size  # so that the last, partial page has a name
+        sequence.num_tokens += size  # so that the last, partial page has a name
         names = [hash(sequence.block_key(place // size, size)) for place in range(stop)]
-        sequence.known -= size
+        sequence.num_tokens -= size
         return tuple(hash((name, place)) for place, name in enumerate(names))
 
     @rule(
@@ -321,9 +321,9 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
 
     def admit(self, sequence: Sequence, data: st.DataObject) -> None:
         hit = self.allocator.find_hit(sequence)
-        new_tokens = data.draw(st.integers(1, sequence.known - hit.tokens))
+        new_tokens = data.draw(st.integers(1, sequence.num_tokens - hit.tokens))
         refusal = self.allocator.refusal(sequence, hit, new_tokens, idle=True)
-        known = self.tokens(sequence, sequence.known)
+        known = self.tokens(sequence, sequence.num_tokens)
         if refusal == "admission rule":  # the whole prompt would not fit; it was looked up
             self.twin.tree.touch(self.twin.cut(known[:-1]))
             return
@@ -332,8 +332,8 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
         )
         if refusal is None:
             self.allocator.admit(sequence, hit, new_tokens)
-            sequence.computed = hit.tokens + new_tokens
-            self.prefill[sequence.index] = sequence.known
+            sequence.num_computed_tokens = hit.tokens + new_tokens
+            self.prefill[sequence.index] = sequence.num_tokens
             self.running.append(sequence)
 
     def pick(self, data: st.DataObject) -> Sequence:
@@ -343,19 +343,19 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
     @rule(data=st.data())
     def grow(self, data: st.DataObject) -> None:
         sequence = self.pick(data)
-        if sequence.known == sequence.computed:
+        if sequence.num_tokens == sequence.num_computed_tokens:
             return
-        new_tokens = data.draw(st.integers(1, sequence.known - sequence.computed))
-        room = self.twin.room(sequence.index, sequence.computed + new_tokens)
+        new_tokens = data.draw(st.integers(1, sequence.num_tokens - sequence.num_computed_tokens))
+        room = self.twin.room(sequence.index, sequence.num_computed_tokens + new_tokens)
         assert self.allocator.grow(sequence, new_tokens) == room
-        sequence.computed += new_tokens * room
+        sequence.num_computed_tokens += new_tokens * room
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def run_chunk(self, data: st.DataObject) -> None:
         """What was scheduled has run, and the last chunk samples a token."""
         sequence = self.pick(data)
-        computed, prefill = sequence.computed, self.prefill[sequence.index]
+        computed, prefill = sequence.num_computed_tokens, self.prefill[sequence.index]
         before = self.allocator.num_computed(sequence)
         self.allocator.set_keys(sequence, computed)
         if before < computed <= prefill:
@@ -363,7 +363,7 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
             self.twin.publish(
                 sequence.index, tokens, -sequence.priority, counts=computed == prefill
             )
-        sequence.known += computed == sequence.known
+        sequence.num_tokens += computed == sequence.num_tokens
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), ends=st.booleans())
@@ -379,7 +379,7 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
             self.allocator.release(sequence)
         self.twin.leave(sequence.index)
         if not ends and data.draw(st.booleans()):
-            sequence.computed = 0
+            sequence.num_computed_tokens = 0
             self.admit(sequence, data)
 
     @invariant()
@@ -392,7 +392,7 @@ class AllocatorAgainstDict(RuleBasedStateMachine):
         blank, cached, empty, duplicate, padding, shared = allocator.usage(self.running)
         assert (blank, cached) == (twin.num_free(), twin.num_unlocked())
         assert (duplicate, padding) == (0, 0)
-        assert empty == sum(allocator.num_empty(s, s.computed) for s in self.running)
+        assert empty == sum(allocator.num_empty(s, s.num_computed_tokens) for s in self.running)
         assert allocator.num_evicted * twin.tree.page_size == twin.num_evicted
         held_by_all = sum(map(len, twin.locked.values())) + sum(twin.own.values())
         assert shared == held_by_all - (twin.num_tokens - blank - cached)

@@ -149,16 +149,16 @@ def make_sequence(prompt_tokens: int, index: int = 0, public: str = "") -> Seque
 
 def enter(allocator: PagedAllocator, sequence: Sequence) -> int:
     hit = allocator.find_hit(sequence)
-    allocator.admit(sequence, hit, sequence.known - hit.tokens)
-    sequence.computed = sequence.known
+    allocator.admit(sequence, hit, sequence.num_tokens - hit.tokens)
+    sequence.num_computed_tokens = sequence.num_tokens
     return hit.tokens
 
 
 def decode(allocator: PagedAllocator, sequence: Sequence, tokens: int = 1) -> None:
     for _ in range(tokens):
-        sequence.known += 1
+        sequence.num_tokens += 1
         assert allocator.grow(sequence, 1)
-        sequence.computed += 1
+        sequence.num_computed_tokens += 1
         allocator.check_invariants()
 
 
@@ -275,9 +275,9 @@ def test_a_whole_prompt_is_held_before_heavy_hitters_are_chosen() -> None:
     allocator = PagedAllocator(replace(config, enable_prefix_caching=False))
     sequence = make_sequence(24)
     allocator.admit(sequence, allocator.find_hit(sequence), 16)
-    sequence.computed = 16
+    sequence.num_computed_tokens = 16
     assert allocator.grow(sequence, 8)
-    sequence.computed = 24
+    sequence.num_computed_tokens = 24
     assert (allocator.num_held(sequence), allocator.usage([sequence]).padding) == (6, 0)
     decode(allocator, sequence)
     kept = 24 - allocator.usage([sequence]).padding - 4 * table(allocator, sequence).count(0)

@@ -38,7 +38,7 @@ def test_keys_of_unknown_tokens_are_hidden() -> None:
         sequence.block_key(1, 4)
     with pytest.raises(AssertionError, match="hidden beyond the known ones"):
         sequence.run(8)
-    sequence.known += 1
+    sequence.num_tokens += 1
     assert sequence.block_key(1, 4) == (-2, 1)
     assert len(sequence.run(8)) == 8
 
@@ -51,11 +51,15 @@ def test_a_run_tells_nothing_of_what_follows(num_tokens: int, ends: tuple[int, .
 
 
 def test_the_output_length_is_nowhere() -> None:
-    assert not [name for name in Sequence.__slots__ if "output" in name]
+    assert not [
+        name
+        for name in Sequence.__slots__
+        if "output" in name and name != "num_output_placeholders"
+    ]
 
 
 def test_a_sequence_shows_its_counters() -> None:
-    assert repr(make_sequence()) == "<r7 known=10 computed=0 owed=0>"
+    assert repr(make_sequence()) == "<r7 num_tokens=10 num_computed_tokens=0>"
 
 
 def test_rules_are_frozen() -> None:

@@ -47,15 +47,15 @@ def tables(allocator: GroupedAllocator, sequence: Sequence) -> list[list[int]]:
 def enter(allocator: GroupedAllocator, sequence: Sequence) -> None:
     """Compute the prompt and sample the first token of each sequence."""
     allocator.admit(sequence, allocator.find_hit(sequence), sequence.prompt_tokens)
-    sequence.computed = sequence.prompt_tokens
-    sequence.known += 1
+    sequence.num_computed_tokens = sequence.prompt_tokens
+    sequence.num_tokens += 1
 
 
 def decode(allocator: GroupedAllocator, sequence: Sequence) -> bool:
     if not allocator.grow(sequence, 1):
         return False
-    sequence.computed += 1
-    sequence.known += 1
+    sequence.num_computed_tokens += 1
+    sequence.num_tokens += 1
     return True
 
 
@@ -185,7 +185,7 @@ class Groups(RuleBasedStateMachine):
     def write(self, data: st.DataObject) -> None:
         group, texts = self._chosen(data)
         before, spare = tables(self.allocator, group), self.allocator.num_spare
-        lacking = self.allocator.num_lacking(group, group.computed + 1)
+        lacking = self.allocator.num_lacking(group, group.num_computed_tokens + 1)
         if not decode(self.allocator, group):
             assert lacking > spare
             assert tables(self.allocator, group) == before
@@ -260,8 +260,8 @@ class Groups(RuleBasedStateMachine):
         for table, text in zip(tables(self.allocator, group), texts, strict=True):
             text.append(next(self.tokens))
             self.memory[table[-1]].append(text[-1])
-        group.computed += 1
-        group.known += 1
+        group.num_computed_tokens += 1
+        group.num_tokens += 1
         self.texts[group.index] = (group, texts)
 
     @invariant()

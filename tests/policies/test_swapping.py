@@ -51,9 +51,9 @@ class Calls:
         """One call: (index, tokens) in order. Afterwards tokens are computed and sampled."""
         self.step = self.batching.compose(self.state)
         for sequence, tokens, past in self.step.items:
-            sequence.computed = past + tokens
-            if sequence.computed == sequence.known:
-                sequence.known += 1
+            sequence.num_computed_tokens = past + tokens
+            if sequence.num_computed_tokens == sequence.num_tokens:
+                sequence.num_tokens += 1
         self.allocator.check_invariants()
         self.state.mode.host.check_invariants()
         return [(item.sequence.index, item.num_tokens) for item in self.step.items]
@@ -79,7 +79,7 @@ def test_a_victim_keeps_its_tokens_and_comes_back_before_anybody_new() -> None:
     assert calls.out() == [(1, 2)]
     assert calls.step.waits_for == "blocks"
     (victim,) = calls.state.swapped
-    assert (victim.computed, victim.known, victim.num_preemptions) == (8, 9, 1)
+    assert (victim.num_computed_tokens, victim.num_tokens, victim.num_preemptions) == (8, 9, 1)
     assert calls.state.mode.host.num_used == 2
     assert calls.call() == [(0, 1)]  # 1 block is free, r1 needs 3, r2 only 1
     assert calls.step.waits_for == "blocks"
@@ -112,7 +112,7 @@ def test_a_full_host_means_recompute() -> None:
     assert calls.out() == [(1, 0)]
     assert calls.state.mode.num_host_full == 1
     assert not calls.state.swapped
-    assert calls.state.waiting.head().computed == 0
+    assert calls.state.waiting.head().num_computed_tokens == 0
 
 
 def test_seats_and_budget_hold_for_those_that_return() -> None:

@@ -35,7 +35,7 @@ class Guesses:
         self._tokens = tokens
 
     def output_tokens(self, sequence: Sequence) -> int:
-        return max(self._tokens[sequence.index], sequence.known - sequence.prompt_tokens + 1)
+        return max(self._tokens[sequence.index], sequence.num_tokens - sequence.prompt_tokens + 1)
 
     def finished(self, sequence: Sequence) -> None:
         raise NotImplementedError
@@ -56,10 +56,10 @@ def make_state(
     )
     for index, (prompt, generated, priority, arrival_ps) in enumerate(rows):
         sequence = Sequence(index, f"r{index}", arrival_ps, prompt, 50, priority, ())
-        sequence.known += generated
-        tokens = sequence.known - 1
+        sequence.num_tokens += generated
+        tokens = sequence.num_tokens - 1
         state.allocator.admit(sequence, state.allocator.find_hit(sequence), tokens)
-        sequence.computed = tokens
+        sequence.num_computed_tokens = tokens
         state.running.append(sequence)
     return state
 
@@ -81,11 +81,15 @@ class TestEveryVictim:
         self, name: str, rows: list[tuple[int, int, int, int]]
     ) -> None:
         state = make_state(*rows)
-        before = [(s.index, s.known, s.computed, s.num_preemptions) for s in state.running]
+        before = [
+            (s.index, s.num_tokens, s.num_computed_tokens, s.num_preemptions) for s in state.running
+        ]
         chosen = victim_of(name, state)
         assert chosen in range(len(rows))
         assert victim_of(name, state) == chosen
-        assert [(s.index, s.known, s.computed, s.num_preemptions) for s in state.running] == before
+        assert [
+            (s.index, s.num_tokens, s.num_computed_tokens, s.num_preemptions) for s in state.running
+        ] == before
         state.allocator.check_invariants()
 
     @given(rows=st.lists(ROWS, min_size=2, max_size=6), extra=st.integers(1, 40))

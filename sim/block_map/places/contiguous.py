@@ -23,7 +23,7 @@ class ContiguousPlaces:
         for owners, filled in ((state.running, "token"), (state.ended, "padding")):
             for sequence in owners:
                 place, index = allocator.address_of(sequence), sequence.index
-                computed, reserved = sequence.computed, sequence.reserved
+                computed, reserved = sequence.num_computed_tokens, sequence.reserved
                 pieces.add(filled, place, computed, index, 1)
                 pieces.add_empty(
                     place + computed, reserved - computed, residency_of(sequence), computed

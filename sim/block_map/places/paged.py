@@ -58,7 +58,7 @@ class PagedPlaces:
     ) -> None:
         """One owned block: tokens, dropped ones as padding, and its free end."""
         size, place = self._size, block.id * self._size
-        filled = min(max(sequence.computed - entry * size, 0), size)
+        filled = min(max(sequence.num_computed_tokens - entry * size, 0), size)
         owner, num_owners = sequence.index, block.ref_count
         if not mask:
             pieces.add(held_as, place, filled, owner, num_owners)

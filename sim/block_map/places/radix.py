@@ -75,7 +75,7 @@ class RadixPlaces:
     def _add_own(self, pieces: Pieces, sequence: Sequence) -> None:
         """What a request holds outside the tree: tokens, then the free end of its last page."""
         own, _ = self._own[sequence.index]
-        computed = max(sequence.computed, own.start)
+        computed = max(sequence.num_computed_tokens, own.start)
         for place, slots in _runs(own.part(own.start, computed)):
             pieces.add("token", place, slots, sequence.index, 1)
         token = computed
@@ -124,7 +124,7 @@ class RadixPlaces:
     def _publish(self, own: _Stretch, sequence: Sequence) -> None:
         """What the tree has no place for, and a request had, stays where the request had it."""
         still_own = self._own.get(sequence.index)
-        end = min(own.stop, sequence.known if still_own is None else still_own[0].start)
+        end = min(own.stop, sequence.num_tokens if still_own is None else still_own[0].start)
         for name, start, stop in _stretches(sequence.run(end)):
             there = self._tree.get(name)
             if there is None:

@@ -123,7 +123,7 @@ class Usages(ScheduleListener):
     def planned(self, stepper: Stepper, now_ps: int) -> None:
         state = stepper.state
         usage = state.allocator.usage([*state.running, *state.ended])
-        self.at[now_ps] = usage, sum(sequence.computed for sequence in state.ended)
+        self.at[now_ps] = usage, sum(sequence.num_computed_tokens for sequence in state.ended)
         self.holders[now_ps] = found = defaultdict[int, list[int]](list)
         allocator, size = state.allocator, stepper.config.block_size
         for sequence in state.running:

@@ -133,7 +133,7 @@ FAULTS = {
     ),
     "last token of the answer inserted": fault(
         "lru_p1",
-        (CacheReplay, "do", "sequence.known - 1", "sequence.known"),
+        (CacheReplay, "do", "sequence.num_tokens - 1", "sequence.num_tokens"),
     ),
     "prompt not visible before the end": fault(
         "tree_p1",

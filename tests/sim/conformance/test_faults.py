@@ -68,8 +68,8 @@ CACHE = [
         (
             PagedAllocator,
             "find_hit",
-            "(sequence.known - 1) // self._block_size",
-            "sequence.known // self._block_size",
+            "(sequence.num_tokens - 1) // self._block_size",
+            "sequence.num_tokens // self._block_size",
         ),
     ),
     fault(
@@ -103,16 +103,22 @@ CACHE = [
         (
             PagedAllocator,
             "admit",
-            "self.set_keys(sequence, min(hit.tokens + new_tokens, sequence.known))",
+            "self.set_keys(sequence, min(hit.tokens + new_tokens, sequence.num_tokens))",
             "pass",
         ),
-        (PagedAllocator, "grow", "self.set_keys(sequence, min(tokens, sequence.known))", "pass"),
+        (
+            PagedAllocator,
+            "grow",
+            "self.set_keys(sequence, min(tokens, sequence.num_tokens))",
+            "pass",
+        ),
         (
             Stepper,
             "_apply_item",
             "sequence.in_flight -= item.num_tokens",
             "sequence.in_flight -= item.num_tokens; "
-            "self.state.allocator.set_keys(sequence, min(sequence.computed, sequence.known))",
+            "self.state.allocator.set_keys("
+            "sequence, min(sequence.num_computed_tokens, sequence.num_tokens))",
         ),
     ),
     fault(
@@ -121,7 +127,7 @@ CACHE = [
         (
             Stepper,
             "_apply_item",
-            "min(computed, sequence.known - 1)",
+            "min(computed, sequence.num_tokens - 1)",
             "computed + done",
         ),
     ),
@@ -336,8 +342,8 @@ GROUPS = [
         (
             PagedAllocator,
             "find_hit",
-            "length, longest = (sequence.known - 1) // self._block_size, 0",
-            "length = longest = (sequence.known - 1) // self._block_size",
+            "length, longest = (sequence.num_tokens - 1) // self._block_size, 0",
+            "length = longest = (sequence.num_tokens - 1) // self._block_size",
         ),
     ),
     fault(
@@ -380,13 +386,18 @@ ASYNC = [
             Flights,
             "_served",
             "decodes = samples and",
-            "decodes = not sequence.owed and samples and",
+            "decodes = not sequence.num_output_placeholders and samples and",
         ),
     ),
     fault(
         "request with its last token in flight scheduled once more",
         "async_edges_priority",
-        (MixedRunningFirst, "_wanted", "if sequence.owed and (", "if False and ("),
+        (
+            MixedRunningFirst,
+            "_wanted",
+            "if sequence.num_output_placeholders and (",
+            "if False and (",
+        ),
     ),
     fault(
         "clamp at max_model_len without the -1",
@@ -400,15 +411,16 @@ ASYNC = [
             MixedRunningFirst,
             "_serve_running",
             "if tokens <= 0 or ",
-            "if tokens <= 0 and sequence.known + sequence.owed < sequence.prompt_tokens "
-            "+ sequence.max_tokens:\n            break\n        if tokens <= 0 or ",
+            "if tokens <= 0 and sequence.num_tokens + sequence.num_output_placeholders "
+            "< sequence.prompt_tokens + sequence.max_tokens:\n"
+            "            break\n        if tokens <= 0 or ",
         ),
     ),
     fault(
         "blocks of unknown tokens marked at schedule time",
         "async_edges_priority",
-        (PagedAllocator, "grow", "min(tokens, sequence.known)", "tokens"),
-        (Sequence, "block_key", "(block + 1) * block_size <= self.known", "True"),
+        (PagedAllocator, "grow", "min(tokens, sequence.num_tokens)", "tokens"),
+        (Sequence, "block_key", "(block + 1) * block_size <= self.num_tokens", "True"),
     ),
     fault(
         "blocks of generated tokens never marked when results come",
@@ -416,7 +428,7 @@ ASYNC = [
         (
             Stepper,
             "_apply_item",
-            "self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))",
+            "self.state.allocator.set_keys(sequence, min(computed, sequence.num_tokens - 1))",
             "pass",
         ),
     ),
@@ -426,7 +438,7 @@ ASYNC = [
         (
             Stepper,
             "_apply_item",
-            "self.state.allocator.set_keys(sequence, min(computed, sequence.known - 1))",
+            "self.state.allocator.set_keys(sequence, min(computed, sequence.num_tokens - 1))",
             "done or self.state.allocator.set_keys(sequence, computed)",
         ),
     ),
@@ -466,8 +478,8 @@ ASYNC = [
         (
             GroupTables,
             "drop",
-            "sequence.computed - sequence.in_flight",
-            "sequence.computed",
+            "sequence.num_computed_tokens - sequence.in_flight",
+            "sequence.num_computed_tokens",
         ),
     ),
     fault(

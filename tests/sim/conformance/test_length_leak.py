@@ -128,13 +128,13 @@ class Decisions(ScheduleListener):
             "times": [flight.call_ps, flight.start_ps, flight.end_ps],
             "items": [[item.sequence.index, item.num_tokens, item.past] for item in step.items],
             "admitted": [[a.sequence.index, a.hit_tokens, a.resumed] for a in step.admitted],
-            "preempted": [[p.sequence.index, p.computed] for p in step.preempted],
+            "preempted": [[p.sequence.index, p.num_computed_tokens] for p in step.preempted],
             "waits_for": step.waits_for,
             "evicted": state.allocator.num_evicted,
         }
         self.calls.append((flight.call_ps, json.dumps(told)))
         sequences = [*state.running, *state.waiting]
-        self.sampled.append({s.index: s.known - s.prompt_tokens for s in sequences})
+        self.sampled.append({s.index: s.num_tokens - s.prompt_tokens for s in sequences})
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         self.ends_ps.update(dict.fromkeys(results.finished, results.flight.end_ps))

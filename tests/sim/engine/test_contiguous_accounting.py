@@ -136,7 +136,7 @@ class Account(Stepper, ScheduleListener):
         lacks = self.config.allocator.reservation == "predicted"
         assert lacks or not flight.step.preempted, "reservations leave nothing to preempt for"
         for item in flight.items:
-            self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
+            self.final[item.sequence.index, item.preemption_count] = item.past + item.num_tokens
         prefills = [(item.num_tokens, item.past) for item in flight.items if not item.decodes]
         contexts = [item.past + 1 for item in flight.items if item.decodes]
         relocations = stepper.state.allocator.relocations
@@ -161,7 +161,7 @@ class Account(Stepper, ScheduleListener):
                         (s.index, s.num_preemptions),
                         state.allocator.address_of(s),
                         s.reserved,
-                        s.computed,
+                        s.num_computed_tokens,
                     )
                     for s in (*state.running, *state.ended)
                 ],
@@ -178,7 +178,7 @@ class Account(Stepper, ScheduleListener):
         if self.config.allocator.reservation == "predicted":
             guess = self.state.context.predictor.output_tokens(sequence)
             guess = -(-guess * int(4 * self.config.allocator.reservation_margin) // 4)
-            return min(max(sequence.prompt_tokens + guess, sequence.known + 1), MODEL_LEN)
+            return min(max(sequence.prompt_tokens + guess, sequence.num_tokens + 1), MODEL_LEN)
         prompt, output = self._requests.prompt_tokens[index], self._requests.num_outputs(index)
         if self.config.allocator.reservation == "max":
             return MODEL_LEN

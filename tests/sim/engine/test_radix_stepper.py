@@ -46,7 +46,7 @@ class Hits(ScheduleListener):
 
     def called(self, stepper: Stepper, flight: Flight) -> None:
         for preemption in flight.step.preempted:
-            self.seen.append((f"-{preemption.sequence.name[-1]}", preemption.computed))
+            self.seen.append((f"-{preemption.sequence.name[-1]}", preemption.num_computed_tokens))
         for admission in flight.step.admitted:
             self.seen.append((admission.sequence.name[-1], admission.hit_tokens))
         allocator = stepper.state.allocator

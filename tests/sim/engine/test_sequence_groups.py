@@ -205,7 +205,7 @@ class Watch(Stepper):
             size = self.config.block_size
             for table in tables:
                 for place, block in enumerate(table):
-                    tokens = min(sequence.computed - place * size, size)
+                    tokens = min(sequence.num_computed_tokens - place * size, size)
                     tenure = (block.id, self._tenure[block.id])
                     assert filled.setdefault(tenure, tokens) == tokens
                     entries += 1

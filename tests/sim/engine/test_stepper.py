@@ -262,7 +262,7 @@ def _lose_a_block(stepper: Stepper) -> None:
 
 
 def _overrun(stepper: Stepper) -> None:
-    stepper.state.running[0].computed += 100
+    stepper.state.running[0].num_computed_tokens += 100
 
 
 def _empty_a_table(stepper: Stepper) -> None:

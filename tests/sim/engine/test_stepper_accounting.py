@@ -230,7 +230,9 @@ def paged_blocks(
                     owned[block.id] = block
                     slots = {token - place * size for token in gone} & set(range(size))
                     dropped.setdefault(block.id, []).append(slots)
-                    owners.setdefault(block.id, []).append((residency, place, sequence.computed))
+                    owners.setdefault(block.id, []).append(
+                        (residency, place, sequence.num_computed_tokens)
+                    )
     queued = list(pool.free_queue)
     return Blocks(
         sum(block.key is None for block in queued),
@@ -258,11 +260,13 @@ def tree_pages(allocator: RadixAllocator, running: list[Sequence]) -> Blocks:
         shared, node = lease.num_shared // size, lease.node
         while node.parent is not None:
             for place in range(node.run.start // size, node.run.stop // size):
-                owners.setdefault((node, place), []).append((residency, place, sequence.computed))
+                owners.setdefault((node, place), []).append(
+                    (residency, place, sequence.num_computed_tokens)
+                )
                 keys[node, place] = sequence.block_key(place, size)
             node = node.parent
         for place in range(shared, shared + lease.num_own // size):
-            owners[residency, place] = [(residency, place, sequence.computed)]
+            owners[residency, place] = [(residency, place, sequence.num_computed_tokens)]
     num_pages = cache.pool_tokens // size
     return Blocks(
         num_pages - len(in_tree | set(owners)), len(in_tree - set(owners)), owners, keys, {}, {}
@@ -300,12 +304,12 @@ class Account(Stepper, ScheduleListener):
         admit, grow = allocator.admit, allocator.grow
 
         def noted_admit(sequence: Sequence, hit: Hit, new_tokens: int) -> None:
-            self.asked[sequence.index] = (hit.tokens, hit.tokens < sequence.known - 1)
+            self.asked[sequence.index] = (hit.tokens, hit.tokens < sequence.num_tokens - 1)
             admit(sequence, hit, new_tokens)
 
         def noted_grow(sequence: Sequence, new_tokens: int) -> bool:
-            computed = sequence.computed - sequence.in_flight
-            self.asked[sequence.index] = (computed, computed < sequence.known - 1)
+            computed = sequence.num_computed_tokens - sequence.in_flight
+            self.asked[sequence.index] = (computed, computed < sequence.num_tokens - 1)
             return grow(sequence, new_tokens)
 
         allocator.admit, allocator.grow = noted_admit, noted_grow  # type: ignore[method-assign]
@@ -356,11 +360,13 @@ class Account(Stepper, ScheduleListener):
             victim = preemption.sequence
             self._move(victim.index, "waiting", flight.call_ps)
             if preemption.swapped_blocks:
-                assert victim.computed == preemption.computed, "swapped tokens are lost"
+                assert victim.num_computed_tokens == preemption.num_computed_tokens, (
+                    "swapped tokens are lost"
+                )
                 self.on_host[victim.index] = (
                     flight.call_ps,
                     preemption.swapped_blocks,
-                    victim.computed,
+                    victim.num_computed_tokens,
                 )
         for swap_in in flight.step.swapped_in:
             index = swap_in.sequence.index
@@ -373,7 +379,7 @@ class Account(Stepper, ScheduleListener):
         for admission in flight.step.admitted:
             self._move(admission.sequence.index, "running", flight.call_ps)
         for item in flight.items:
-            self.final[item.sequence.index, item.stint] = item.past + item.num_tokens
+            self.final[item.sequence.index, item.preemption_count] = item.past + item.num_tokens
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         for index in results.finished:

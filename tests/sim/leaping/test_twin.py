@@ -225,7 +225,7 @@ class TreeDecisions(ScheduleListener):
                     [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
                     for a in flight.step.admitted
                 ],
-                [[p.sequence.name, p.computed] for p in flight.step.preempted],
+                [[p.sequence.name, p.num_computed_tokens] for p in flight.step.preempted],
                 (usage.blank + usage.cached) // allocator.page_size,
                 evicted,
             )
