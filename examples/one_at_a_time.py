@@ -34,5 +34,5 @@ class OneAtATime:
             state.running.append(sequence)
             step.admitted.append(Admission(sequence, hit.tokens, False))
             step.items.append(Item(sequence, tokens, hit.tokens))
-        step.waits_for = "seats" if len(state.waiting) else None
+        step.waits_for = "max_num_seqs" if len(state.waiting) else None
         return step

@@ -65,9 +65,9 @@ def test_there_is_an_example_of_each_kind_that_people_write() -> None:
 
 
 SAYS = {
-    "calibrate_and_predict": r"layer .* % off .*\n(.*\n)+16 seats: .*\n 8 seats: .*\n 4 seats: ",
+    "calibrate_and_predict": r"layer .* % off .*\n(.*\n)+16 at once: .*\n 8 at.*\n 4 at ",
     "compare_allocators": r"longest reserved .*\nlength known .*\npaged .*\npaged, (.*\n)+r0299 ",
-    "write_eviction": r"rules +ok\nrepeats +ok\nwall +ok\n(.*\n)+lru .*\nlfu .*\n__main__:heads",
+    "write_eviction": r"rules +ok\nrepeats +ok\nlength leak +ok\n(.*\n)+lru .*\nlfu .*\n__main__:",
 }
 """What each script in cells prints, as a pattern."""
 

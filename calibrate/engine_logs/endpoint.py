@@ -158,8 +158,8 @@ def _together(answers: Sequence[Answer]) -> tuple[float, float]:
         if len(inside) <= MIN_TOGETHER:
             raise ValueError(
                 f"{len(answers)} requests of {answer.ask.prompt_tokens} tokens decoded together "
-                f"for {max(len(inside) - 1, 0)} tokens, at least {MIN_TOGETHER} are needed: give "
-                "longer answers (--output-tokens), or fewer requests than the server has seats"
+                f"for {max(len(inside) - 1, 0)} tokens, but {MIN_TOGETHER} are needed: give longer "
+                "outputs (--output-tokens), or fewer requests than the server's max_num_seqs"
             )
         gaps.append((times[inside[-1]] - times[inside[0]]) / (len(inside) - 1))
         # the step that ends with token k (from 0) reads the prompt and the k tokens before it

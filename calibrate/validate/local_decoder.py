@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.anchor import Anchor
     from kvsim.kernels.decoder import Decoder, SequenceInput
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight, FlightItem
+    from kvsim.sim.engine.steps_in_flight import FlightItem, StepInFlight
 
 PATIENCE_S: Final = 120.0
 """So long, over all steps, slow ones are run again; those after it are taken as they come."""
@@ -38,7 +38,7 @@ class StepDurations(ScheduleListener):
     def __init__(self) -> None:
         self.durations_ps: list[int] = []
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """Note the step."""
         self.durations_ps.append(flight.end_ps - flight.start_ps)
 
@@ -72,7 +72,7 @@ class LocalDecoder(StepDurations):
         self.anchors_us: list[float] = []
         self.num_again = 0
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """Run the step, and let it end when the device was done."""
         import torch
 

@@ -67,7 +67,7 @@ def _load_charts(theirs: LoadSeries | None, ours: LoadSeries) -> Iterator[Chart]
     """KV use, running and waiting requests."""
     for name, title, unit, see in (
         ("kv_percent", "KV blocks in use", "% of the pool", "the pool fills at the same times"),
-        ("running", "Running requests", "requests", "both engines hold as many seats"),
+        ("running", "Running requests", "requests", "max_num_seqs is the same in both engines"),
         ("waiting", "Waiting requests", "requests", "the queues grow and drain together"),
     ):
         figure = new_figure("time since the first arrival (s)", unit, height=320)

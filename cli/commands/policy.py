@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kvsim.sim.conformance.policy_check import Finding
 
 _WIDTH: Final = 80
-_LABEL: Final = 12
+_LABEL: Final = 13
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

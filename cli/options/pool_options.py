@@ -15,7 +15,7 @@ _PLAIN: Final = (
     ("--weight-dtype", "NAME", "model.weight_dtype", "weight format: auto, bf16, fp8, int4, ..."),
     ("--mla", "FORM", "model.mla", "latent, or expanded as in engines without MLA"),
     ("--block-size", "N", "engine.block_size", "tokens a block"),
-    ("--max-num-seqs", "N", "engine.max_num_seqs", "seats"),
+    ("--max-num-seqs", "N", "engine.max_num_seqs", "largest number of running requests"),
     ("--max-num-batched-tokens", "N", "engine.max_num_batched_tokens", "token budget of a step"),
     ("--utilization", "X", "engine.gpu_memory_utilization", "fraction of the card's memory"),
 )

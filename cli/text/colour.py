@@ -30,7 +30,7 @@ STATE_COLOURS: Final = {
 }
 """Codes of the six states of KV memory; told apart by the colour-blind, and by their names."""
 
-SKETCH: Final = STATE_COLOURS["token"]
+SPARKLINE: Final = STATE_COLOURS["token"]
 BEST: Final = f"{BOLD};{GREEN}"
 VERDICTS: Final = {"stable": GREEN, "overloaded": RED, "too short": YELLOW}
 _LABELS: Final = {**STATE_COLOURS, "PARTIAL": YELLOW, "note": YELLOW}

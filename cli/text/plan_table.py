@@ -172,7 +172,7 @@ def pool_lines(document: Plan) -> list[str]:
         lines += wrapped(
             "  a floor:",
             "blocks are given as a request grows; more run at once, up to "
-            f"{document.max_num_seqs:,} seats (max_num_seqs) and"
+            f"{document.max_num_seqs:,} running requests (max_num_seqs) and"
             f" {document.max_num_batched_tokens:,} tokens a step (max_num_batched_tokens)",
             first_width=11,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kvsim.cli.text.colour import SKETCH, as_label, joined, paint
+from kvsim.cli.text.colour import SPARKLINE, as_label, joined, paint
 from kvsim.sim.comparison.thumbnail import POINTS, in_use, resampled
 from kvsim.traces.common.text import closed, cut, number, seconds, spread
 
@@ -38,9 +38,9 @@ def over_time_lines(series: Columns) -> list[str]:
         peak = max(means)
         if label == "  waiting" and peak < 0.005:
             continue
-        sketch = sparkline(means, peak, levels)
+        line = sparkline(means, peak, levels)
         high = f"  up to {number(float(peak), 3)}{unit}"
-        lines.append(joined(f"{label:<{_LABEL}}", paint(sketch, SKETCH), high))
+        lines.append(joined(f"{label:<{_LABEL}}", paint(line, SPARKLINE), high))
     return lines
 
 
@@ -60,10 +60,10 @@ def compared_lines(sketches: Sequence[tuple[str, float, Sequence[float]]]) -> li
     lines = [axis_line("KV in use", longest_s)]
     for name, end_s, shares in sketches:
         num = max(round(POINTS * end_s / longest_s), 1)
-        sketch = sparkline(resampled(shares, [1.0] * len(shares), num), top, levels)
+        line = sparkline(resampled(shares, [1.0] * len(shares), num), top, levels)
         high = number(100 * max(shares), 3)
         label = closed(f"{cut(spread(name), _LABEL - 3):<{_LABEL - 2}}")
-        lines.append(joined(f"  {label}", paint(sketch, SKETCH), f"  up to {high} %"))
+        lines.append(joined(f"  {label}", paint(line, SPARKLINE), f"  up to {high} %"))
     return lines
 
 

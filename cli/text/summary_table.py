@@ -38,7 +38,7 @@ _GIB: Final = 2**30
 _MEMORY_LABEL: Final = 24
 _MEMORY_CELL: Final = 16
 _WHILE_WAITING: Final = "while waiting: the last scheduling call had left requests in the queue"
-_NOBODY_WAITED: Final = "no request waited for memory or a seat, at most for a step to end"
+_NOBODY_WAITED: Final = "no request waited longer than for a step to end"
 
 
 def memory_lines(memory: Memory, pool_terms: Sequence[MemoryTerm]) -> list[str]:
@@ -122,7 +122,7 @@ _MIB: Final = 2**20
 def summary_lines(
     summary: Summary, pool_terms: Sequence[MemoryTerm], over_time: Sequence[str] = ()
 ) -> list[str]:
-    """Lines of the table; ``pool_terms`` are the plan of the pool, ``over_time`` its sketch."""
+    """Lines of the table; ``pool_terms`` are the plan of the pool, ``over_time`` its sparklines."""
     parts = (
         _facts(summary),
         _latency(summary.latency),

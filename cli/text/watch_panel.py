@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.cli.text.colour import SKETCH, STATE_COLOURS, as_label, joined, paint
+from kvsim.cli.text.colour import SPARKLINE, STATE_COLOURS, as_label, joined, paint
 from kvsim.cli.text.sparkline import ASCII, BLOCKS, can_print, sparkline
 from kvsim.traces.common.text import closed, counted, cut, number, seconds, spread
 
@@ -98,11 +98,11 @@ class Snapshot:
 def panel_lines(now: Snapshot, clock: Clock, history: Sequence[float], *, width: int) -> list[str]:
     """Lines of at most ``width`` columns; always as many."""
     glyphs = GLYPHS if can_print("".join(GLYPHS.values())) else ASCII_GLYPHS
-    sketch = sparkline(history, 1.0, BLOCKS if can_print(BLOCKS) else ASCII)
+    line = sparkline(history, 1.0, BLOCKS if can_print(BLOCKS) else ASCII)
     room = max(width - _LABEL, 0)
     rows = [(label, text[:room]) for label, text in _facts(now, clock)]
     rows.append(("KV pool", state_bar(now.states, room, glyphs)))
-    rows.append(("KV in use", paint(sketch[-room:][:room], SKETCH)))
+    rows.append(("KV in use", paint(line[-room:][:room], SPARKLINE)))
     lines = [joined(as_label(f"{label:<{_LABEL}}"[:width]), text) for label, text in rows]
     about = closed(cut(spread(clock.about), width))
     return [about, *lines[:-1], *_legend(now.states, width, glyphs), lines[-1]]

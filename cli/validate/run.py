@@ -202,11 +202,11 @@ def _head(measured: MeasuredRun, config: SchedulerConfig, cost: StepCost) -> lis
     ]
     return [
         f"measured: {measured.source}, {counted(len(measured), 'request')}",
-        f"replayed: {pool}, {config.max_num_seqs} seats, {config.max_num_batched_tokens} tokens a "
-        f"step, {' and '.join(switches) or 'no prefix caching'}",
+        f"simulated: {pool}, max_num_seqs {config.max_num_seqs}, max_num_batched_tokens "
+        f"{config.max_num_batched_tokens}, {' and '.join(switches) or 'no prefix caching'}",
         f"cost: {cost.name}",
-        f"TTFT, theirs: {measured.ttft_boundary}",
-        "TTFT, ours: arrival in the engine to the end of the first sampling step",
+        f"TTFT, measured: {measured.ttft_boundary}",
+        "TTFT, simulated: arrival in the engine to the end of the step with the first token",
     ]
 
 

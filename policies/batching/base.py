@@ -70,7 +70,7 @@ class ScheduledStep:
     ``dropped``: sequences taken out of the queue that can never enter, each with the reason.
     ``waits_for``: why the first of those on the host, else the head of the queue, stays out (one of
     ``Recorder`` causes), ``None`` where nobody waits. ``ends_together``: who ends in this step
-    keeps memory, seat and its row of the batch until nobody runs any more. ``padded_to``: tokens
+    keeps memory, place and its row of the batch until nobody runs any more. ``padded_to``: tokens
     that every row of the batch spans, those of ended members too; 0 where rows are not padded.
     """
 
@@ -111,7 +111,7 @@ class SchedulerState:
     ended: list[Sequence] = field(default_factory=list)
 
     @property
-    def num_seats_taken(self) -> int:
+    def num_running_seqs(self) -> int:
         """Sequences that run, each of a group counted; O(running)."""
         return sum(sequence.width for sequence in self.running)
 
@@ -134,7 +134,7 @@ class SchedulerState:
         self.allocator.check_invariants()
         members = [*self.running, *self.ended]
         num_seqs = sum(sequence.width for sequence in members)
-        assert num_seqs <= self.config.max_num_seqs, "more sequences than seats"
+        assert num_seqs <= self.config.max_num_seqs, "more sequences than max_num_seqs"
         for sequence in self.running:
             known = sequence.num_tokens + sequence.num_output_placeholders
             assert sequence.num_computed_tokens <= known, f"{sequence} computed more than it knows"

@@ -1,13 +1,14 @@
-"""Whole prompts and decodes in one step, with seats but no token budget (Orca, OSDI 2022).
+"""Iteration-level batching: whole prompts and decodes in one step (Orca, OSDI 2022).
 
-Source: Orca's Algorithm 1 and section 3.1 (read from the paper, there is no public code). Between
-two iterations the scheduler goes through the requests in order of arrival: one that runs gets its
-next iteration; one that waits enters if there is a seat (``max_bs`` there) and memory for its
-reservation, and then its whole prompt is one iteration. The first one that does not fit ends the
-walk. There are no chunks and no token budget: what a step holds is bounded by the seats alone.
+Source: Orca's Algorithm 1 and section 3.1. Orca has no public code. Between two iterations the
+scheduler visits the requests in order of arrival. A running request gets its next iteration. A
+waiting request is admitted if the batch has a place (``max_bs`` in the paper) and the memory for
+its reservation is free; its whole prompt is then one iteration. The first request that does not
+fit ends the visit. There are no chunks and no token budget: only ``max_num_seqs`` limits a step.
 
-So it is ``mixed-running-first`` with a budget that never binds; where memory is not reserved for
-the whole life of a sequence (Orca always did) running ones may lack it and preempt as there.
+The code is ``mixed-running-first`` with a budget that is never reached. Orca reserves memory for
+the whole life of a request. With another allocator a running request may find no memory; it is
+then preempted as in ``mixed-running-first``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class IterationLevel(MixedRunningFirst):
 
     @staticmethod
     def token_budget(config: SchedulerConfig) -> int:
-        """Room for every seat's longest prompt."""
+        """Room for the longest prompt."""
         return config.max_num_seqs * config.max_model_len
 
     def _chunk_cap(self, state: SchedulerState) -> int:

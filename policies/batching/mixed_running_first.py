@@ -5,7 +5,7 @@ phase and no decode phase: each sequence in turn gets ``known - computed`` token
 budget, until the budget is used up. Running sequences take blocks past watermark and reserve and
 preempt when they lack one; in a step that preempted nobody enters. Of the queue only the head is
 tried. (What vLLM v1 has none of: those on the host come before the queue, and a group of several
-takes a seat, and a token of the budget, for each of its sequences, or waits.)
+takes a place in the batch, and a token of the budget, for each of its sequences, or waits.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.policies.batching.base import Admission, Item, ScheduledStep
 from kvsim.policies.batching.predicted_room import lacks_predicted_room
-from kvsim.policies.batching.swapping import bring_back, put_out
+from kvsim.policies.batching.swapping import preempt, swap_in_all
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Hit
@@ -37,7 +37,7 @@ class MixedRunningFirst:
             step.waits_for = "blocks"
             return step
         if state.swapped:
-            budget = bring_back(state, step, lambda s: min(self._wanted(state, s), cap), budget)
+            budget = swap_in_all(state, step, lambda s: min(self._wanted(state, s), cap), budget)
         if not state.swapped:
             self._admit_waiting(state, step, cap, budget)
         return step
@@ -117,7 +117,7 @@ class MixedRunningFirst:
                 returned = victim.num_scheduled(item.num_tokens)
                 del step.items[number]
                 break
-        if not put_out(state, step, victim):
+        if not preempt(state, step, victim):
             self._requeue(state, victim)
         return place, returned
 
@@ -129,30 +129,30 @@ class MixedRunningFirst:
         self, state: SchedulerState, step: ScheduledStep, cap: int, budget: int
     ) -> None:
         config, allocator = state.config, state.allocator
-        seats = config.max_num_seqs - state.num_seats_taken
+        places = config.max_num_seqs - state.num_running_seqs
         while len(state.waiting):
-            if state.waiting.head().width > seats:
-                step.waits_for = "seats"
+            if state.waiting.head().width > places:
+                step.waits_for = "max_num_seqs"
                 return
             if budget <= 0:
-                step.waits_for = "budget"
+                step.waits_for = "token_budget"
                 return
             sequence = state.waiting.head()
             hit = allocator.find_hit(sequence)
             wanted = sequence.num_tokens - hit.tokens
             if min(wanted, cap) > budget and not config.enable_chunked_prefill:
-                step.waits_for = "budget"
+                step.waits_for = "token_budget"
                 return
             tokens = self._cut(state, wanted, min(cap, budget))
             if tokens == 0:
-                step.waits_for = "budget"
+                step.waits_for = "token_budget"
                 return
             step.waits_for = self._refusal(state, sequence, hit, tokens)
             if step.waits_for is not None:
                 return
             self._admit(state, step, hit, tokens)
             budget -= tokens
-            seats -= sequence.width
+            places -= sequence.width
 
     def _refusal(
         self, state: SchedulerState, sequence: Sequence, hit: Hit, tokens: int

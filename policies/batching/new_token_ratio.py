@@ -14,7 +14,7 @@ has admitted (extend in whole pages + page + new). It is cut to what is left of 
 ``chunked_prefill_size`` (here ``max_num_batched_tokens``), in whole pages; ``max_prefill_tokens``
 bounds the step, too. At most one prompt is cut, and while one is, steps stay prefills.
 
-After a refusal for memory or seats the batch counts as full: nobody is tried until a running
+After a refusal for memory or max_num_seqs the batch counts as full: nobody is tried until a running
 sequence leaves.
 
 Decode: if the blocks for one token each are not there, sequences are retracted, fewest output
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kvsim.policies.sequence import Sequence
 
 RULE: Final = "admission rule"
-FULL: Final = ("seats", "blocks", RULE)
+FULL: Final = ("max_num_seqs", "blocks", RULE)
 """Reasons after which nobody is tried until a running sequence leaves."""
 
 
@@ -124,16 +124,16 @@ class NewTokenRatio(PrefillFirst):
         hit = allocator.find_hit(sequence)
         extend = sequence.num_tokens - hit.tokens
         if room.chunk <= 0 or room.prefill <= 0:
-            return "budget"
+            return "token_budget"
         if len(state.running) >= self._config.max_num_seqs:
-            return "seats"
+            return "max_num_seqs"
         pinned = allocator.num_wanted(sequence, hit, hit.tokens) * self._page
         if extend + self._left(sequence) + self._page >= room.memory - pinned:
             return "blocks" if extend > allocator.num_spare * self._page - pinned else RULE
         whole = self._in_pages(extend) <= room.chunk
         tokens = extend if whole else room.chunk // self._page * self._page
         if tokens == 0:
-            return "budget"
+            return "token_budget"
         self._admit(state, step, hit, tokens)
         room.memory -= pinned
         self._charge(sequence, tokens, extend, room)

@@ -1,23 +1,22 @@
-"""A step is prefill or decode, and prefill goes first (vLLM's engine v0).
+"""A step holds either prefills or decodes, and prefills go first (vLLM's engine v0).
 
-Read from vLLM 0.8.5 (core/scheduler.py ``_schedule_default``, core/block_manager.py), chunked
-prefill off. If any prompt can enter, the step is the whole prompts that do; else every running
-sequence decodes.
+Source: vLLM 0.8.5 (core/scheduler.py ``_schedule_default``, core/block_manager.py) with chunked
+prefill off. If at least one prompt can be admitted, the step holds all whole prompts that can.
+Otherwise every running sequence decodes.
 
-Admission, head of the queue only, while seats and ``max_num_batched_tokens`` last: the blocks of
-the whole prompt, *hits not deducted*, must leave ``watermark`` of all blocks free, whether anything
-runs or not. A prompt for which even the empty pool would not is dropped.
+Admission looks at the head of the queue only, while the batch has places and
+``max_num_batched_tokens`` allows. The blocks of the whole prompt, *without deducting cache hits*,
+must leave ``watermark`` of all blocks free, even if nothing runs. A prompt that does not fit in the
+empty pool is dropped. A group takes a place in the batch for each of its sequences from the start;
+its prompt is computed once.
 
-A group takes a seat for each of its sequences from the start; its prompt is computed once.
+A decode needs a free block for each sequence, even if the last block of the sequence has room (the
+engine counts the block that it touches). Without a free block a victim is preempted. It returns to
+the front of the queue, or its blocks are swapped out. Swapped sequences return after a decode that
+preempted nothing, under the same watermark. While a sequence is on the host no prompt is admitted.
 
-Decode: a running sequence needs a free block, a group one for each of its sequences, even where its
-last one has room (the engine counts the block that it touches); where there is none the victim
-goes, its blocks too, and returns to the front of the queue, or to the host. Who is on the host
-comes back behind a decode that preempted nobody, under the same watermark; while anybody is there
-no prompt enters.
-
-:class:`~kvsim.policies.batching.new_token_ratio.NewTokenRatio` has the same frame with SGLang's
-rules.
+:class:`~kvsim.policies.batching.new_token_ratio.NewTokenRatio` uses the same structure with
+SGLang's rules.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.policies.batching.base import Dropped, ScheduledStep
 from kvsim.policies.batching.mixed_running_first import MixedRunningFirst
-from kvsim.policies.batching.swapping import bring_back
+from kvsim.policies.batching.swapping import swap_in_all
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Hit
@@ -55,32 +54,32 @@ class PrefillFirst(MixedRunningFirst):
     def _bring_back(self, state: SchedulerState, step: ScheduledStep) -> None:
         """Let those on the host decode again; nobody new enters in such a step."""
         budget = state.config.max_num_batched_tokens - step.num_tokens
-        bring_back(state, step, lambda _: 1, budget, idle_too=True)
+        swap_in_all(state, step, lambda _: 1, budget, idle_too=True)
         if step.waits_for is None and len(state.waiting):
             step.waits_for = "admission rule"
 
     def _prefill(self, state: SchedulerState, step: ScheduledStep) -> None:
         """Admit whole prompts."""
         budget = state.config.max_num_batched_tokens
-        seats = state.config.max_num_seqs - state.num_seats_taken
+        places = state.config.max_num_seqs - state.num_running_seqs
         while len(state.waiting):
             if self._drop_head(state, step):
                 continue
-            if state.waiting.head().width > seats:
-                step.waits_for = "seats"
+            if state.waiting.head().width > places:
+                step.waits_for = "max_num_seqs"
                 return
             sequence = state.waiting.head()
             hit = state.allocator.find_hit(sequence)
             tokens = sequence.num_tokens - hit.tokens
             if tokens > budget:
-                step.waits_for = "budget"
+                step.waits_for = "token_budget"
                 return
             step.waits_for = self._refusal(state, sequence, hit, tokens)
             if step.waits_for is not None:
                 return
             self._admit(state, step, hit, tokens)
             budget -= tokens
-            seats -= sequence.width
+            places -= sequence.width
         step.waits_for = None
 
     def _decode(self, state: SchedulerState, step: ScheduledStep) -> None:

@@ -1,19 +1,20 @@
-"""A batch is formed, runs to its end, and only then the next one is (FasterTransformer, HF).
+"""Static batching: a batch runs to its end before the next batch starts (FasterTransformer, HF).
 
-Read from TensorRT-LLM's ``StaticBatchScheduler`` (capacityScheduler.cpp), FasterTransformer
-(``ParallelGpt::forward`` and its ``finished_buf_``) and Hugging Face transformers' ``generate``
-(generation/utils.py, ``unfinished_sequences``). When nothing runs, whole prompts enter in order
-of the queue while there are seats and memory; the first that does not fit ends the scan. Then
-nobody enters until the last member has ended. A member that ended keeps its memory and its seat,
-and every step still pays for its row.
+Source: TensorRT-LLM's ``StaticBatchScheduler`` (capacityScheduler.cpp), FasterTransformer
+(``ParallelGpt::forward`` and its ``finished_buf_``) and ``generate`` of Hugging Face transformers
+(generation/utils.py, ``unfinished_sequences``). When nothing runs, whole prompts are admitted in
+queue order while the batch has places and memory is free. The first prompt that does not fit ends
+the admission. Nothing else is admitted until the last sequence of the batch has finished. A
+finished sequence keeps its memory and its row, and every step still pays for the row.
 
-``pad_to_longest`` (HF): rows are filled up to the longest one on the left, so the first step pays
-for the longest prompt in each row, and every later one for its context. The filling itself lies in
-memory that a reservation never fills and is shown as such. Without it (FasterTransformer removes
-padding, and its attention skips ended rows) an ended row costs what a row without context costs.
+With ``pad_to_longest`` (HF) each row is padded on the left to the longest prompt. The first step
+pays for the longest prompt in each row, and every later step pays for that context. The padding
+occupies memory that the reservation never fills, and the states of the memory show it. Without
+``pad_to_longest`` (FasterTransformer removes padding, and its attention skips finished rows) a
+finished row costs as much as a row without context.
 
-Tokens, and with them the ends of answers, are counted when they are made; a server that sends whole
-answers adds the wait for the batch's end.
+A token counts at the time at which it is sampled. A server that sends only complete outputs adds
+the wait for the end of the batch.
 """
 
 from __future__ import annotations

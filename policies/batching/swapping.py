@@ -38,7 +38,7 @@ if TYPE_CHECKING:
             ...
 
 
-def put_out(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> bool:
+def preempt(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> bool:
     """Take a victim's blocks: to the host where the mode says so, else for good.
 
     It is out of ``running`` already. Only who was swapped keeps its computed tokens; False: it has
@@ -74,7 +74,7 @@ def put_out(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> boo
     return swapped
 
 
-def bring_back(
+def swap_in_all(
     state: SchedulerState,
     step: ScheduledStep,
     chunk_of: Callable[[Sequence], int],
@@ -82,7 +82,7 @@ def bring_back(
     *,
     idle_too: bool = False,
 ) -> int:
-    """Let swapped sequences run again as far as seats, budget and blocks reach.
+    """Let swapped sequences run again as far as max_num_seqs, budget and blocks reach.
 
     ``chunk_of``: tokens that a sequence can use in this step; ``idle_too``: the watermark counts
     where nobody runs, too. Returns the budget left; who is still out waits for ``step.waits_for``.
@@ -90,12 +90,12 @@ def bring_back(
     allocator = _swapping(state)
     while state.swapped:
         sequence = state.swapped[0]
-        if state.num_seats_taken + sequence.width > state.config.max_num_seqs:
-            step.waits_for = "seats"
+        if state.num_running_seqs + sequence.width > state.config.max_num_seqs:
+            step.waits_for = "max_num_seqs"
             break
         tokens = min(chunk_of(sequence), budget)
         if budget <= 0 or sequence.num_scheduled(tokens) > budget:
-            step.waits_for = "budget"
+            step.waits_for = "token_budget"
             break
         idle = not state.running and not idle_too
         step.waits_for = allocator.swap_in_refusal(sequence, tokens, idle=idle)

@@ -79,7 +79,7 @@ class TokenBudget(MixedRunningFirst):
         prefill = -(-config.max_num_batched_tokens // block_size) * block_size
         free_blocks = unpromised_blocks(state, UNWRITTEN)
         total = self._total_tokens(state)
-        seats = config.max_num_seqs - len(state.running)
+        places = config.max_num_seqs - len(state.running)
         group = 0
         for sequence in state.waiting:
             hit = allocator.find_hit(sequence)
@@ -87,10 +87,10 @@ class TokenBudget(MixedRunningFirst):
             free_blocks -= allocator.num_wanted(sequence, hit, tokens - UNWRITTEN)
             prefill -= sequence.num_tokens
             total -= tokens
-            if group == seats:
-                return group, "seats"
+            if group == places:
+                return group, "max_num_seqs"
             if prefill < 0:
-                return group, "budget"
+                return group, "token_budget"
             if free_blocks < 0:
                 return group, "blocks"
             if total < 0:

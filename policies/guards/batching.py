@@ -29,9 +29,12 @@ class GuardedBatching(Guard["Batching"]):
             num_after == num_before,
             f"of {num_before} sequences that ran or waited, {num_after} are left after compose",
         )
-        seats = state.config.max_num_seqs
+        max_num_seqs = state.config.max_num_seqs
         members = [*state.running, *state.ended]
-        self.require(len(members) <= seats, f"{len(members)} sequences run on {seats} seats")
+        self.require(
+            len(members) <= max_num_seqs,
+            f"{len(members)} sequences run, max_num_seqs is {max_num_seqs}",
+        )
         running = {sequence.index for sequence in state.running}
         self.require(len(running) == len(state.running), "a sequence runs twice")
         owners = state.allocator.owners()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 RAISED: Final = (Exception, SystemExit)
-"""What code of strangers may raise and a run must survive; Ctrl-C stays the user's."""
+"""Exceptions of plug-in code that a run turns into a sentence. Ctrl-C is not one of them."""
 
 
 def raised(error: BaseException) -> str:

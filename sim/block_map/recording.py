@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kvsim.sim.block_map.places.base import Places
     from kvsim.sim.block_map.pool_facts import PoolFacts
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight
+    from kvsim.sim.engine.steps_in_flight import StepInFlight
 
 FIRST_WIDTH_PS: Final = 2**30
 """About 1 ms between snapshots at least; doubled as often as there are too many."""
@@ -48,7 +48,7 @@ class BlockRecording(ScheduleListener):
         self._places: Places | None = None
         self._stepper: Stepper | None = None
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """Note how many tokens each residency has by now: what it ends with is its last note."""
         for item in flight.items:
             self._final[item.sequence.index, item.preemption_count] = item.past + item.num_tokens

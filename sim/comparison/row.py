@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.sim.comparison.thumbnail import course_of, kv_in_use
+from kvsim.sim.comparison.thumbnail import kv_in_use, thumbnail_of
 from kvsim.sim.documents import comparison as documents
 from kvsim.sim.documents.comparison import Metrics, Shares, Views
 from kvsim.sim.documents.kv_memory import PaperStates, Primitives, States
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from kvsim.sim.comparison.thumbnail import Course
+    from kvsim.sim.comparison.thumbnail import Thumbnail
     from kvsim.sim.documents.summary import Summary
     from kvsim.sim.run.run import Run
 
 
 class Row(documents.Row):
-    """One scenario's result; ``course`` is for drawing alone."""
+    """One scenario's result; ``thumbnail`` is for drawing alone."""
 
-    course: Course = field(repr=False, compare=False)
+    thumbnail: Thumbnail = field(repr=False, compare=False)
 
 
 def row_of(name: str, run: Run) -> Row:
@@ -55,7 +55,7 @@ def row_of(name: str, run: Run) -> Row:
         notes=summary.notes,
         verified=summary.scenario.verified,
         cost=summary.cost,
-        course=course_of(series),
+        thumbnail=thumbnail_of(series),
     )
 
 

@@ -1,4 +1,4 @@
-"""The course of a run in few numbers, for drawing many runs beside each other."""
+"""A run in few numbers over time, so that a page can draw many runs beside each other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_POINTS: Final = 120
 """Of a curve."""
 
 
-class Course(NamedTuple):
+class Thumbnail(NamedTuple):
     """Points of a run's time windows, with the least and the greatest of each stretch.
 
     ``kv_percent`` by state and of the pool, all at the same ``kv_s``: what is neither free nor only
@@ -41,8 +41,8 @@ class Course(NamedTuple):
     waited_s: float
 
 
-def course_of(series: Mapping[str, NDArray[Any]]) -> Course:
-    """Course of a series table (docs/metrics.md)."""
+def thumbnail_of(series: Mapping[str, NDArray[Any]]) -> Thumbnail:
+    """Thumbnail of a series table (docs/metrics.md)."""
     covered = np.flatnonzero(series["seconds"] > 0)
     waited_s = float(series["waiting"][covered] @ series["seconds"][covered])
     starts_s, seconds = series["start_s"][covered], series["seconds"][covered]
@@ -54,7 +54,7 @@ def course_of(series: Mapping[str, NDArray[Any]]) -> Course:
     pool = np.sum([*held.values()], axis=0)
     in_use = pool - held["free"] - held["cached"]
     places, _ = thinned(np.arange(len(covered)), in_use, MOST_POINTS)
-    return Course(
+    return Thumbnail(
         kv_s=middle_s[places],
         kv_percent={name: 100 * (part / pool)[places] for name, part in held.items()},
         running=thinned(middle_s, series["running"][covered], MOST_POINTS),

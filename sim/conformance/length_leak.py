@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kvsim.sim.conformance.random_scenario import RandomScenario
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
 
 
 class Call(NamedTuple):
@@ -53,7 +53,7 @@ class DecisionLog(ScheduleListener):
     def __init__(self) -> None:
         self.records: list[Call | Result] = []
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """Write what the call handed out."""
         step = flight.step
         self.records.append(
@@ -140,7 +140,7 @@ def first_leak(first: Records, second: Records) -> Call | Result | None:
     return None
 
 
-def look_behind_the_wall(scenario: RandomScenario, rnd: Random) -> Call | Result | None:
+def find_length_leak(scenario: RandomScenario, rnd: Random) -> Call | Result | None:
     """Run a scenario twice, lengths changed from a random time on; the decision that leaks."""
     scenario = roomy(scenario)
     records = decide(scenario)

@@ -20,7 +20,7 @@ from kvsim.policies.predictor import PREDICTORS
 from kvsim.policies.preemption import VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.registry import load_policy
-from kvsim.sim.conformance.length_leak import decide, look_behind_the_wall
+from kvsim.sim.conformance.length_leak import decide, find_length_leak
 from kvsim.sim.conformance.random_scenario import random_scenario
 from kvsim.sim.run.drive import Engine, run
 from kvsim.sim.run.options import RunOptions
@@ -113,10 +113,17 @@ def check_policy(kind: str, name: str, *, num_runs: int = 40) -> list[Finding]:
         _each(scenarios, "repeats", "the same inputs lead to the same decisions", _repeats),
     ]
     if getattr(factory, "uses_oracle", False):
-        findings.append(Finding("wall", "uses oracle knowledge, as it declares: not checked"))
+        findings.append(
+            Finding("length leak", "uses oracle knowledge, as it declares: not checked")
+        )
     else:
         findings.append(
-            _each(scenarios, "wall", "no decision rests on lengths nobody can know", _wall)
+            _each(
+                scenarios,
+                "length leak",
+                "no decision depends on a hidden output length",
+                _length_leak,
+            )
         )
     return findings
 
@@ -159,6 +166,6 @@ def _repeats(scenario: RandomScenario, _seed: int) -> str:
     return ""
 
 
-def _wall(scenario: RandomScenario, seed: int) -> str:
-    leak = look_behind_the_wall(scenario, Random(-1 - seed))
+def _length_leak(scenario: RandomScenario, seed: int) -> str:
+    leak = find_length_leak(scenario, Random(-1 - seed))
     return "" if leak is None else f"other lengths, unknown by then, lead to {leak}"

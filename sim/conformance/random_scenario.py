@@ -42,12 +42,12 @@ def make_config(rnd: Random) -> SchedulerConfig:
     block_size = rnd.choice([1, 2, 4, 16])
     max_model_len = rnd.choice([32, 64, 128, 200])
     most_blocks = max(3, rnd.choice([1, 2, 4, 10]) * max_model_len // block_size)
-    seats = rnd.choice([1, 2, 3, 8, 32])
+    max_num_seqs = rnd.choice([1, 2, 3, 8, 32])
     sizes = SchedulerConfig(
         block_size=block_size,
         num_gpu_blocks=rnd.randint(2, most_blocks) + 1,
-        max_num_batched_tokens=max(seats, rnd.choice([1, 3, 8, 16, 64, 300])),
-        max_num_seqs=seats,
+        max_num_batched_tokens=max(max_num_seqs, rnd.choice([1, 3, 8, 16, 64, 300])),
+        max_num_seqs=max_num_seqs,
         max_model_len=max_model_len,
         enable_prefix_caching=rnd.random() < 0.8,
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kvsim.policies.allocators.block_pool import BlockPool
     from kvsim.sim.conformance.schedule_log import Watcher
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
     from kvsim.traces.trace.trace import Trace
 
 
@@ -34,7 +34,7 @@ class StepperLog(ScheduleLog, ScheduleListener):
         if why == ABORT:
             self.add_abort(index, now_ps)
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """Write what the call handed out."""
         step, pool = flight.step, _paged(stepper).pool
         self.recorder, self._pool = stepper.recorder, pool
@@ -59,7 +59,7 @@ class StepperLog(ScheduleLog, ScheduleListener):
         resumed = sum(a.sequence.num_tokens for a in step.admitted if a.resumed)
         self.add_call((flight.call_ps, flight.start_ps, flight.end_ps), record, resumed)
 
-    def _allocations(self, stepper: Stepper, flight: Flight) -> dict[str, Any]:
+    def _allocations(self, stepper: Stepper, flight: StepInFlight) -> dict[str, Any]:
         """Blocks added to each table, one list a group where there are several."""
         for preemption in flight.step.preempted:
             self._tables.pop(preemption.sequence.index, None)

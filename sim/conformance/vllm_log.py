@@ -173,13 +173,13 @@ def _kv_groups(options: Mapping[str, Any]) -> tuple[KVGroup, ...]:
 def _check_engine_starts(options: Mapping[str, Any], groups: tuple[KVGroup, ...]) -> None:
     """Refuse options that contradict each other, as the engine does when it starts."""
     budget, model_len = options["max_num_batched_tokens"], options["max_model_len"]
-    seats, threshold = options["max_num_seqs"], options["long_prefill_token_threshold"]
+    max_num_seqs, threshold = options["max_num_seqs"], options["long_prefill_token_threshold"]
     interval, block_size = options["prefix_cache_retention_interval"], options["block_size"]
     msg = None
     if not options["enable_chunked_prefill"] and budget < model_len:
         msg = "without chunked prefill max_num_batched_tokens must be >= max_model_len"
-    elif budget < seats:
-        msg = f"max_num_batched_tokens (={budget}) must be at least max_num_seqs (={seats})"
+    elif budget < max_num_seqs:
+        msg = f"max_num_batched_tokens (={budget}) must be at least max_num_seqs (={max_num_seqs})"
     elif threshold > model_len:
         msg = f"long_prefill_token_threshold (={threshold}) is above max_model_len (={model_len})"
     elif interval and all(group.sliding_window is None for group in groups):

@@ -36,7 +36,7 @@ class Views(Part):
 
 
 class KVInUse(Part):
-    """Course of a run in a few numbers."""
+    """Thumbnail of a run in a few numbers."""
 
     seconds: float = key("s", "length of the run")
     shares: list[float] = key(

@@ -125,7 +125,7 @@ class Plan(Document):
     requests: dict[str, Fit] = key(
         "", "by length: `worst_length`, and with `--trace` its `trace_mean` and `trace_p95`"
     )
-    max_num_seqs: int = key("1", "seats")
+    max_num_seqs: int = key("1", "largest number of running requests")
     max_num_batched_tokens: int = key("1", "token budget of a step")
     step_tokens: int = key("1", "tokens of steps in flight")
     max_model_len_that_fits: int = key("1", "tokens of the longest lone request")

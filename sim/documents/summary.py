@@ -257,8 +257,8 @@ class Waited(Part):
     """Request-seconds of waiting, by what the queue's head waited for."""
 
     step: float = key()
-    seats: float = key()
-    budget: float = key()
+    max_num_seqs: float = key()
+    token_budget: float = key()
     blocks: float = key()
     admission_rule: float = key(name="admission rule")
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
 
 ABORT = "the client gave up"
 
@@ -22,7 +22,7 @@ class ScheduleListener:
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
         """See that a request is refused (the reason), or that its client gave up (``ABORT``)."""
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """See what a scheduling call handed out."""
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
@@ -48,7 +48,7 @@ class Listeners(ScheduleListener):
         for listener in self._listeners:
             listener.withdrawn(stepper, index, now_ps, why)
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """Tell each of the call."""
         for listener in self._listeners:
             listener.called(stepper, flight)

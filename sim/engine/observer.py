@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kvsim.policies.allocators.base import Usage
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
     from kvsim.sim.recording.recorder import Recorder
     from kvsim.traces.trace.trace import Trace
 
@@ -80,7 +80,9 @@ class Observer:
     def served(self, index: int, chunk: Chunk) -> None:
         """See a step that computes a part of a request, or decodes for it (not each decode)."""
 
-    def put_out(self, index: int, now_ps: int, *, num_computed_tokens: int, swapped: bool) -> None:
+    def preempted(
+        self, index: int, now_ps: int, *, num_computed_tokens: int, swapped: bool
+    ) -> None:
         """See a victim that had so many computed tokens; a step in flight may still serve it."""
 
     def planned(self, engine: EngineView, now_ps: int) -> None:
@@ -112,12 +114,12 @@ class StepperEvents(ScheduleListener):
         for observer in self._observers:
             observer.withdrawn(index, now_ps, why)
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """Tell of a call's victims, entries and chunks."""
         step, now_ps = flight.step, flight.call_ps
         for observer in self._observers:
             for sequence, num_computed_tokens, swapped_blocks in step.preempted:
-                observer.put_out(
+                observer.preempted(
                     sequence.index,
                     now_ps,
                     num_computed_tokens=num_computed_tokens,
@@ -141,4 +143,4 @@ class StepperEvents(ScheduleListener):
         for observer in self._observers:
             for index in results.finished:
                 tokens = stepper.recorder.output_tokens[index]
-                observer.finished(index, results.flight.end_ps, tokens)
+                observer.finished(index, results.step_in_flight.end_ps, tokens)

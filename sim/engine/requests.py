@@ -158,7 +158,7 @@ class Requests:
                 f"prompt of {prompt:,} tokens > budget {config.max_num_batched_tokens:,}, unchunked"
             )
         if (width := int(self.width[index])) > config.max_num_seqs:
-            return f"asks for {width:,} sequences, the engine has {config.max_num_seqs:,} seats"
+            return f"asks for {width:,} sequences, max_num_seqs is {config.max_num_seqs:,}"
         if config.promises_longest_end:
             tokens = min(prompt + self.max_tokens[index], config.max_model_len)
             needs = f"may need {self._blocks(tokens):,} blocks if its answer is as long as allowed"

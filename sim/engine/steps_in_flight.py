@@ -29,7 +29,7 @@ class FlightItem(NamedTuple):
 
 
 @dataclass(slots=True)
-class Flight:
+class StepInFlight:
     """A scheduled step: called at ``call_ps``, on the device from ``start_ps`` to ``end_ps``.
 
     ``time`` has what it goes into.
@@ -50,7 +50,7 @@ class Results(NamedTuple):
     meanwhile; ``dropped``: it came behind the last one, for nothing.
     """
 
-    flight: Flight
+    step_in_flight: StepInFlight
     finished: list[int]
     late: list[int]
     dropped: list[int]
@@ -67,7 +67,7 @@ class Flights:
         groups: SequenceGroups,
         recorder: Recorder,
     ) -> None:
-        self.in_flight: deque[Flight] = deque()
+        self.in_flight: deque[StepInFlight] = deque()
         self._state = state
         config = state.context.config
         self._retention = None if config.keeps_everything else config.retention
@@ -78,7 +78,7 @@ class Flights:
         self._recorder = recorder
         self._num_copied = 0
 
-    def launch(self, step: ScheduledStep, now_ps: int) -> Flight:
+    def launch(self, step: ScheduledStep, now_ps: int) -> StepInFlight:
         """Put a step behind those in flight and count its tokens as computed."""
         items = [self._served(item, now_ps) for item in step.items]
         start_ps = self.in_flight[-1].end_ps if self.in_flight else now_ps
@@ -90,7 +90,7 @@ class Flights:
             duration_ps = self._with_copies(self._link, step, start_ps, duration_ps)
         duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
         time = time.with_overhead(duration_ps)
-        flight = Flight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
+        flight = StepInFlight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
         self.in_flight.append(flight)
         return flight
 

@@ -146,7 +146,9 @@ class Timeline(Observer):
             track.first_token_ps = chunk.end_ps
             track.prompt_tokens = chunk.past + chunk.num_tokens
 
-    def put_out(self, index: int, now_ps: int, *, num_computed_tokens: int, swapped: bool) -> None:
+    def preempted(
+        self, index: int, now_ps: int, *, num_computed_tokens: int, swapped: bool
+    ) -> None:
         """End what a victim does, once no step in flight serves it any more."""
         track = self._open(index)
         if track is None:

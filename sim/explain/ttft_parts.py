@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
     from kvsim.sim.recording.recorder import Recorder
 
 PARTS: Final = (*(f"queue: {cause}" for cause in CAUSES), "prefill", "between chunks", "preempted")
@@ -52,7 +52,7 @@ class TtftParts(ScheduleListener):
         self._causes.append(CAUSES.index(stepper.cause))
         self._clocks.append(clock)
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         """A call admits, preempts, and hands out chunks."""
         waiting_for_first = stepper.recorder.first_token_ps
         for admission in flight.step.admitted:
@@ -74,7 +74,7 @@ class TtftParts(ScheduleListener):
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         """A step ended: it was prefill for all in it whose first token it is, or is yet to come."""
-        flight = results.flight
+        flight = results.step_in_flight
         for item in flight.items:
             index = item.sequence.index
             if stepper.recorder.first_token_ps[index] in {-1, flight.end_ps}:

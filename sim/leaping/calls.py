@@ -11,7 +11,7 @@ from kvsim.sim.leaping.members import LeapMembers
 
 if TYPE_CHECKING:
     from kvsim.sim.leaping.cache.pieces import Found
-    from kvsim.sim.leaping.state import Flight, Member
+    from kvsim.sim.leaping.state import Member, StepInFlight
 
 
 class LeapCalls(LeapMembers):
@@ -52,7 +52,7 @@ class LeapCalls(LeapMembers):
             self._leap(context)
         return True
 
-    def _serve_decoding(self, flight: Flight | None) -> tuple[bool, int]:
+    def _serve_decoding(self, flight: StepInFlight | None) -> tuple[bool, int]:
         """Give decoding members their blocks: whether somebody gave way, and stop tokens lost."""
         cache, block_size = self._cache, self._block_size
         phase = (self._v - 1) % block_size
@@ -81,7 +81,7 @@ class LeapCalls(LeapMembers):
         assert self._listener is not None
         self._listener.called(self._told(), self._v, served, dropped)
 
-    def _foresee_endings(self, flight: Flight) -> int:
+    def _foresee_endings(self, flight: StepInFlight) -> int:
         """Async: pass over members whose last token is in flight; return stop tokens in flight.
 
         A stop token cannot be foreseen: its member is served once more, for nothing.
@@ -92,7 +92,7 @@ class LeapCalls(LeapMembers):
             return 0
         for member in flight.ending:
             if self._requests.foreseen[member.index] and member.decoding:
-                if self._watched:  # it still holds its blocks for this call
+                if self._shares_outputs:  # it still holds its blocks for this call
                     self._cache.publish(member.holding, self._public(self._v - 1 - member.x))
                 self._leave(member)
         return sum(member.decoding for member in flight.ending)
@@ -122,17 +122,17 @@ class LeapCalls(LeapMembers):
         if items:  # the rest of a prompt
             budget -= items[0][1]
         while waiting:
-            if len(running) >= self._seats:
-                self._cause = "seats"
+            if len(running) >= self._max_num_seqs:
+                self._cause = "max_num_seqs"
                 return
             if budget <= 0:
-                self._cause = "budget"
+                self._cause = "token_budget"
                 return
             index = waiting[0]
             member = self._members.get(index)
             if member is None:
                 member = self._members[index] = self._member(index)
-                if self._newly_contested:
+                if self._newly_must_publish:
                     self._publish_contested()
             known = member.num_tokens
             found = NOTHING_FOUND
@@ -141,11 +141,11 @@ class LeapCalls(LeapMembers):
             tokens = known - found.num_blocks * block_size
             if tokens > budget:
                 if not self._chunked:
-                    self._cause = "budget"
+                    self._cause = "token_budget"
                     return
                 tokens = self._cut(tokens, budget)
                 if tokens == 0:
-                    self._cause = "budget"
+                    self._cause = "token_budget"
                     return
             cause = self._refusal(member, found, tokens)
             if cause is not None:

@@ -119,7 +119,7 @@ class LeaperEvents(LeapListener):
             if late_in is not None and leaper.flight_end_ps:
                 end_ps = leaper.flight_end_ps
                 observer.served(index, Chunk(now_ps, end_ps, 1, lost_tokens - 1, True, True))
-            observer.put_out(index, now_ps, num_computed_tokens=lost_tokens, swapped=False)
+            observer.preempted(index, now_ps, num_computed_tokens=lost_tokens, swapped=False)
 
     def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
         """Keep whom the call serves by name until the step's times are settled."""

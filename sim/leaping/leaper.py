@@ -1,26 +1,31 @@
-"""The optimisation: many decode steps at once, bit-equal to the stepper.
+"""The leaper: an engine that computes many decode steps at once, bit-equal to the stepper.
 
-Between two events nothing happens to a single decoding sequence, so none is touched. A virtual
-counter ``V`` numbers the scheduling calls; a member that decodes has computed ``V - 1 - x`` tokens
-before call ``V``, with ``x`` fixed. Sums of ``x``, a histogram of ``x`` modulo the block size (the
-demand for blocks of each coming call) and a heap of last steps replace the running list. A leap
-ends where a member ends, memory runs out, an arrival finds an empty queue (``cut``), the step
-cost's form changes, or the queue's head starts to wait for another reason.
+Between two events each decoding sequence only gains one token a step, so the leaper does not touch
+single sequences. A counter ``V`` numbers the scheduling calls. A decoding sequence has computed
+``V - 1 - x`` tokens before call ``V``, and its ``x`` is constant. Three structures replace the
+running list: sums of ``x``, a histogram of ``x`` modulo the block size (how many blocks each coming
+call needs), and a heap of last steps. A leap ends when a sequence finishes, when memory runs out,
+when a request arrives at an empty queue (``cut``), when the step cost changes its form, or when the
+head of the queue starts to wait for another reason.
 
     call      V        V+1      V+2            V+k         sync: results of a step are applied
     step   |--V---|--V+1---|--V+2---| ... |             before the next call; async: the call for
     x: computed = V - x after call V                     step V is made when V - 2 ends
 
-Invariants relied on (``leapable``): one full-attention KV group, FCFS, no long-prefill threshold
-(so at most one sequence is in mid-prefill, the last of the running list), at least as many tokens
-in the budget as seats (so every running sequence is served), freed blocks without a key at the
-front of the queue. A head that does not fit stays out until something is freed: free memory only
-falls in a leap and the head's hits never fall slower than that.
+The leaper relies on these conditions, which ``leapable`` checks:
 
-Contiguous reservations, which decoding adds nothing to, have their own (``leap_reserved.py``).
+- There is one KV group with full attention, and the queue order is FCFS.
+- There is no long-prefill threshold. So at most one sequence has a partly computed prompt, and it
+  is the last one of the running list.
+- The token budget is at least ``max_num_seqs``, so each step serves every running sequence.
+- Freed blocks without a key go to the front of the free queue.
 
-Generated blocks get their keys when somebody could look: at release, or step by step (a leap ends
-before each such step) while another request in the engine, or the cache, holds the same ids.
+A head of the queue that does not fit cannot fit during a leap: free memory only falls, and cache
+hits of the head do not grow.
+
+Contiguous reservations do not grow in a decode; ``reserved.py`` handles them. Blocks of sampled
+tokens get their keys when another request could hit them: at the release, or step by step (a leap
+ends before each such step) while another request or the cache holds the same ids.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.sim.cost.equal_steps import steps_to_reach
-from kvsim.sim.leaping.state import TOKEN_BUDGETS, Flight
+from kvsim.sim.leaping.state import TOKEN_BUDGETS, StepInFlight
 from kvsim.sim.leaping.view import LeapView
 
 if TYPE_CHECKING:
@@ -68,7 +73,7 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
             config.async_scheduling and not batching.keep_room_for_last_token,
             "async scheduling without room kept for the last token",
         ),
-        (budget < config.max_num_seqs, "fewer tokens than seats"),
+        (budget < config.max_num_seqs, "max_num_batched_tokens is below max_num_seqs"),
         (config.block_size > MAX_BLOCK_SIZE, f"blocks of more than {MAX_BLOCK_SIZE:,} tokens"),
         (
             not config.enable_chunked_prefill and budget < config.max_model_len,
@@ -174,7 +179,7 @@ class Leaper(LeapView):
 
     # ---- leaps -----------------------------------------------------------------------------
 
-    def _fly(self, now_ps: int) -> Flight | None:
+    def _fly(self, now_ps: int) -> StepInFlight | None:
         """Commit the leap's calls; return the flight whose results are applied now."""
         steps, recorder = self._leap_steps, self.recorder
         first_ps, slope_ps, v = self._first_ps, self._slope_ps, self._v
@@ -212,11 +217,11 @@ class Leaper(LeapView):
         self._last_end_ps = end_ps
         landed = self._flight
         if self._lag:
-            self._flight = Flight(end_ps)
+            self._flight = StepInFlight(end_ps)
         else:
             heap = self._last_steps
             if not heap or heap[0][0] >= v:
                 return None
-            landed = Flight(end_ps)
+            landed = StepInFlight(end_ps)
             landed.ending = self._pop_ending()
         return landed

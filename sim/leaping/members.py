@@ -1,7 +1,7 @@
 """Members of a leaper: how they begin to decode, leave, are preempted and land.
 
 Generated blocks get their keys at release, since nobody can look before; but while another
-request in the engine, or the cache, holds the same ids (a *contested* member), step by step.
+request in the engine, or the cache, holds the same ids (a *must_publish* member), step by step.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from kvsim.sim.leaping.memory import LeapMemory
-from kvsim.sim.leaping.state import NEVER, Flight, Member
+from kvsim.sim.leaping.state import NEVER, Member, StepInFlight
 
 if TYPE_CHECKING:
     from kvsim.sim.leaping.cache.pieces import Path
@@ -28,7 +28,7 @@ class LeapMembers(LeapMemory):
     def _member(self, index: int) -> Member:
         """The queue's head, looked at for the first time."""
         requests, paths = self._requests, self._paths
-        if self._watched:
+        if self._shares_outputs:
             self._watch(index)
         prompt = requests.prompt_tokens[index]
         path: Path = []
@@ -36,7 +36,7 @@ class LeapMembers(LeapMemory):
             covered = requests.num_covered(index)
             path = [
                 (segment, min(paths.end[segment], covered))
-                for segment in (self._path_of[index] if self._watched else paths.path(index))
+                for segment in (self._path_of[index] if self._shares_outputs else paths.path(index))
                 if paths.start[segment] < covered
             ]
             path.append((-1 - index, NEVER))
@@ -57,7 +57,7 @@ class LeapMembers(LeapMemory):
             member.num_computed_tokens + 1 - requests.prompt_tokens[index]
         )
         heappush(self._last_steps, (self._v + left, member.order, member))
-        if self._watched:
+        if self._shares_outputs:
             self._start_growing(member)
 
     def _leave(self, member: Member) -> None:
@@ -70,7 +70,7 @@ class LeapMembers(LeapMemory):
         self._demand[phase + self._block_size] -= 1
         member.decoding = False
         member.num_computed_tokens = self._v - 1 - x
-        if self._watched:
+        if self._shares_outputs:
             self._stop_growing(member)
 
     def _pop_ending(self) -> list[Member]:
@@ -96,7 +96,7 @@ class LeapMembers(LeapMemory):
             self.recorder.never(taken_ps, now_ps, slots)
         self._cache.release(member.holding, blocks, published if self.caching else 0)
 
-    def _preempt_for(self, demand: int, flight: Flight | None) -> int:
+    def _preempt_for(self, demand: int, flight: StepInFlight | None) -> int:
         """Preempt from the end of the running list until the rest is served.
 
         Whoever comes before the one that lacks a block has taken what was free by then. Returns
@@ -138,7 +138,7 @@ class LeapMembers(LeapMemory):
         member.num_computed_tokens = member.joined_at = 0
         self._waiting.appendleft(member.index)
 
-    def _land(self, landed: Flight, now_ps: int) -> None:
+    def _land(self, landed: StepInFlight, now_ps: int) -> None:
         """Members whose last token is here: they leave with their blocks."""
         for member in landed.ending:
             index = member.index
@@ -157,7 +157,7 @@ class LeapMembers(LeapMemory):
                 del self._running[index]
             self.recorder.finished(index, now_ps, self._requests.num_outputs(index))
             del self._members[index]
-            if self._watched:
+            if self._shares_outputs:
                 self._unwatch(member)
 
     # ---- generated blocks others may ask for -----------------------------------------------
@@ -168,16 +168,16 @@ class LeapMembers(LeapMemory):
         path = self._path_of[index] = self._paths.path(index)
         for segment in path:
             users[segment] = users.get(segment, 0) + 1
-            for member in self._growers.get(segment, ()):
+            for member in self._growing.get(segment, ()):
                 self._contest(member)
 
     def _contest(self, member: Member) -> None:
         """From now on the member's blocks get their keys on time."""
-        if not member.contested:
-            member.contested = True
+        if not member.must_publish:
+            member.must_publish = True
             self._contested[member.x % self._block_size].add(member)
             self._num_contested += 1
-            self._newly_contested.append(member)
+            self._newly_must_publish.append(member)
 
     def _unwatch(self, member: Member) -> None:
         users = self._users
@@ -192,28 +192,28 @@ class LeapMembers(LeapMemory):
         for segment, leaves in holding.path[holding.place : -1]:
             if leaves <= holding.published:
                 continue
-            self._growers.setdefault(segment, set()).add(member)
+            self._growing.setdefault(segment, set()).add(member)
             if self._users[segment] > 1 or self._cache.end_of(segment) > holding.published:
                 self._contest(member)
 
     def _stop_growing(self, member: Member) -> None:
-        if member.contested:
-            member.contested = False
+        if member.must_publish:
+            member.must_publish = False
             self._contested[member.x % self._block_size].discard(member)
             self._num_contested -= 1
         for segment, _ in member.holding.path[:-1]:
-            growers = self._growers.get(segment)
-            if growers is not None:
-                growers.discard(member)
-                if not growers:
-                    del self._growers[segment]
+            growing = self._growing.get(segment)
+            if growing is not None:
+                growing.discard(member)
+                if not growing:
+                    del self._growing[segment]
 
     def _publish_contested(self) -> None:
         """Keys of blocks filled up to this call, in the order of the running list."""
         due = self._contested[(self._v - self._lag) % self._block_size]
-        if self._newly_contested:
-            due = due.union(member for member in self._newly_contested if member.contested)
-            self._newly_contested.clear()
+        if self._newly_must_publish:
+            due = due.union(member for member in self._newly_must_publish if member.must_publish)
+            self._newly_must_publish.clear()
         for member in sorted(due, key=_by_order) if len(due) > 1 else due:
             self._cache.publish(member.holding, self._public(self._v - member.x))
 

@@ -116,7 +116,7 @@ class LeapMemory(LeapState):
         for member in decoding:
             counts[member.x % self._block_size] += 1
         assert counts * 2 == self._demand, "phase histogram is off"
-        assert len(self._running) <= self._seats, "more sequences than seats"
+        assert len(self._running) <= self._max_num_seqs, "more sequences than max_num_seqs"
         self._check_memory()
 
     def _computed(self, member: Member) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.leaping.state import Flight, Member
+    from kvsim.sim.leaping.state import Member, StepInFlight
 
     Chunk = tuple[Member, int]
 
@@ -34,7 +34,7 @@ class RadixLeaper(Leaper):
 
     def _read_rules(self, config: SchedulerConfig, seed: int) -> None:
         super()._read_rules(config, seed)
-        self._watched = False
+        self._shares_outputs = False
         self._pages = RadixPages(config, lambda index: -self._requests.priority(index))
         self._cache = self._pages
         self._chunks: list[Chunk] = []  # of the last call
@@ -49,7 +49,7 @@ class RadixLeaper(Leaper):
         self._publish_due()
         return finished
 
-    def _fly(self, now_ps: int) -> Flight | None:
+    def _fly(self, now_ps: int) -> StepInFlight | None:
         landed = super()._fly(now_ps)
         if self._lag:
             self._due, self._in_flight = self._in_flight, self._chunks

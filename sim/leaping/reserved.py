@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.leaping.cache.pieces import Found
-    from kvsim.sim.leaping.state import Flight, Member
+    from kvsim.sim.leaping.state import Member, StepInFlight
 
 
 class ReservedLeaper(Leaper):
@@ -32,7 +32,7 @@ class ReservedLeaper(Leaper):
 
     def _read_rules(self, config: SchedulerConfig, seed: int) -> None:
         super()._read_rules(config, seed)
-        self.caching = self._watched = False
+        self.caching = self._shares_outputs = False
         allocator = make_allocator(PolicyContext(config, truth=self._requests))
         assert isinstance(allocator, ContiguousAllocator), "reservations are contiguous"
         self._allocator = allocator
@@ -77,7 +77,7 @@ class ReservedLeaper(Leaper):
 
     # ---- taking and giving back ------------------------------------------------------------
 
-    def _serve_decoding(self, flight: Flight | None) -> tuple[bool, int]:
+    def _serve_decoding(self, flight: StepInFlight | None) -> tuple[bool, int]:
         """Fill a slot for each decoding member; nobody gives way."""
         self._num_empty -= self._batch
         return False, 0

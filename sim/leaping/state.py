@@ -46,13 +46,13 @@ class Member:
     """One request in the engine; ``order`` is its admission number, -1 while it waits."""
 
     __slots__ = (
-        "contested",
         "decoding",
         "holding",
         "index",
         "joined_at",
         "last_block_ps",
         "last_token_ps",
+        "must_publish",
         "num_computed_tokens",
         "num_tokens",
         "order",
@@ -69,13 +69,13 @@ class Member:
         self.order = -1
         self.decoding = False
         self.preempted = False
-        self.contested = False
+        self.must_publish = False
         self.last_block_ps = 0
         self.last_token_ps = -1
         self.holding = Holding(path)
 
 
-class Flight:
+class StepInFlight:
     """A launched step whose results are not applied yet; ``ending`` get their last token then."""
 
     __slots__ = ("end_ps", "ending")
@@ -102,7 +102,7 @@ class LeapState:
         "_demand",
         "_first_ps",
         "_flight",
-        "_growers",
+        "_growing",
         "_head_needs",
         "_inside",
         "_lag",
@@ -113,8 +113,9 @@ class LeapState:
         "_leap_steps",
         "_listener",
         "_max_model_len",
+        "_max_num_seqs",
         "_members",
-        "_newly_contested",
+        "_newly_must_publish",
         "_now_ps",
         "_num_admitted",
         "_num_blocks",
@@ -132,14 +133,13 @@ class LeapState:
         "_requests",
         "_reserve",
         "_running",
-        "_seats",
+        "_shares_outputs",
         "_since_ps",
         "_slope_ps",
         "_sum_x",
         "_users",
         "_v",
         "_waiting",
-        "_watched",
         "_watermark",
         "_weights_ps",
         "caching",
@@ -185,7 +185,7 @@ class LeapState:
         self._last_steps: list[tuple[int, int, Member]] = []
 
         # the flight whose results are still out, and the leap being flown
-        self._flight: Flight | None = None
+        self._flight: StepInFlight | None = None
         self._last_end_ps = 0
         self._leap_steps = self._leap_call_ps = self._leap_start_ps = 0
         self._first_ps = self._slope_ps = 0
@@ -198,10 +198,10 @@ class LeapState:
         # generated blocks that others may ask for
         self._users: dict[int, int] = {}
         self._path_of: dict[int, list[int]] = {}
-        self._growers: dict[int, set[Member]] = {}
+        self._growing: dict[int, set[Member]] = {}
         self._contested: list[set[Member]] = [set() for _ in range(self._block_size)]
         self._num_contested = 0
-        self._newly_contested: list[Member] = []
+        self._newly_must_publish: list[Member] = []
 
     def _make_cache(self, config: SchedulerConfig, seed: int) -> SegmentCache | BlockCache:
         """In runs where the order allows it, else block by block."""
@@ -222,7 +222,7 @@ class LeapState:
     def _read_rules(self, config: SchedulerConfig, seed: int) -> None:
         self._block_size = config.block_size
         self._budget = TOKEN_BUDGETS[config.batching.policy](config)
-        self._seats = config.max_num_seqs
+        self._max_num_seqs = config.max_num_seqs
         self._max_model_len = config.max_model_len
         self._chunked = config.enable_chunked_prefill
         self._reserve = config.batching.scheduler_reserve_full_isl
@@ -233,7 +233,7 @@ class LeapState:
         self._cache = self._make_cache(config, seed)
         prefix = self._requests.trace.prefix
         self.caching = config.enable_prefix_caching
-        self._watched = self.caching and prefix is not None and prefix.covers_output
+        self._shares_outputs = self.caching and prefix is not None and prefix.covers_output
 
     def _told(self) -> Leaper:
         """What listeners are given: the whole of which this is a layer."""

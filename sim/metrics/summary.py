@@ -253,8 +253,8 @@ def _waited(recorder: Recorder) -> Waited:
     waited_ps = recorder.waited_ps
     return Waited(
         step=waited_ps["step"] / PS_PER_S,
-        seats=waited_ps["seats"] / PS_PER_S,
-        budget=waited_ps["budget"] / PS_PER_S,
+        max_num_seqs=waited_ps["max_num_seqs"] / PS_PER_S,
+        token_budget=waited_ps["token_budget"] / PS_PER_S,
         blocks=waited_ps["blocks"] / PS_PER_S,
         admission_rule=waited_ps["admission rule"] / PS_PER_S,
     )

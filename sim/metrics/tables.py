@@ -58,13 +58,14 @@ def request_table(
 def series_table(
     recorder: Recorder, pool: PoolShape
 ) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
-    """Columns of the time windows, by name: mean requests and bytes, events and moved bytes.
+    """Return the columns of the time windows by name.
 
-    The mean waiting requests by cause (``waiting_seats``, ...) add up to ``waiting``; those of them
-    that were preempted (``preempted_seats``, ...) add up to ``preempted``. Bytes are
-    means by state and on the host, but those ``swapped_out`` and ``swapped_in`` are sums. Seconds
-    by part of the steps (``weights_s``, ..., ``idle_s``) add up to ``seconds``. ``gaps`` between
-    tokens that end in a window, and their ``itl_p50_s``, ``itl_p99_s``, ``itl_max_s`` (nan = none).
+    The columns ``waiting_CAUSE`` are mean numbers of waiting requests. They add up to ``waiting``.
+    The columns ``preempted_CAUSE`` count the preempted ones and add up to ``preempted``. Bytes are
+    means, by state and on the host; ``swapped_out`` and ``swapped_in`` are sums. Seconds by part of
+    the step (``weights_s``, ..., ``idle_s``) add up to ``seconds``. ``gaps`` counts the gaps
+    between tokens that end in the window. Without gaps ``itl_p50_s``, ``itl_p99_s`` and
+    ``itl_max_s`` are nan.
     """
     windows = Windows.of(recorder)
     table: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {
@@ -96,7 +97,7 @@ def series_table(
     for column, name in (("swapped_out_bytes", SWAPPED_OUT), ("swapped_in_bytes", SWAPPED_IN)):
         table[column] = _counts(recorder, name, windows) * pool.block_bytes
     table["copying_share"] = windows.copying
-    gaps = recorder.gaps.course(recorder.width_ps, len(windows.start_ps))
+    gaps = recorder.gaps.over_time(recorder.width_ps, len(windows.start_ps))
     table["gaps"] = gaps.num
     for percent in (50, 99):
         table[f"itl_p{percent}_s"] = gaps.quantiles_ps(percent / 100) / PS_PER_S

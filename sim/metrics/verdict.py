@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SAMPLES_BEYOND: Final = 10
 _FEWEST_WINDOWS: Final = 8
 _PERCENTILES: Final = (50, 90, 99)
-_LABELS: Final = {"budget": "the token budget of a step", "blocks": "KV blocks"}
+_LABELS: Final = {"token_budget": "the token budget of a step", "blocks": "KV blocks"}
 
 
 def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: Windows) -> Verdict:

@@ -74,10 +74,10 @@ def _tries(request: PoolRequest) -> Iterator[tuple[str, PoolRequest]]:
             f"utilization {was:g} -> {HIGH_FRACTION}",
             replace(request, gpu_memory_utilization=max(was, HIGH_FRACTION)),
         )
-        seats, tokens = request.max_num_seqs, request.max_num_batched_tokens
+        max_num_seqs, tokens = request.max_num_seqs, request.max_num_batched_tokens
         yield (
-            f"max_num_seqs {seats} -> {FEW_SEATS}",
-            replace(request, max_num_seqs=min(seats, FEW_SEATS)),
+            f"max_num_seqs {max_num_seqs} -> {FEW_SEATS}",
+            replace(request, max_num_seqs=min(max_num_seqs, FEW_SEATS)),
         )
         yield (
             f"max_num_batched_tokens {tokens} -> {FEW_TOKENS}",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GRAPHS_SET_ASIDE: Final = (0, 21)
 """First version that subtracts an estimate of CUDA graphs before KV."""
 MANY_SEATS: Final = (0, 9)
-"""First version whose server takes 1,024 seats on large cards; 256 before."""
+"""First version whose server takes 1,024 requests on large cards; 256 before."""
 OLD_SEATS: Final = 256
 V0_SWAP_BYTES: Final = 4 * GIB
 V0_LEAST_TOKENS: Final = 2048

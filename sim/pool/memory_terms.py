@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 
 LOGIT_BYTES = 38.25
-"""Sampler buffers a logit: four vLLM start-up logs on an H100 (79.18 GiB, 1024 seats, 8192 tokens)
-show 4.76 GiB (Llama-3.1-8B), 5.56 (Qwen3-0.6B), 7.38 (gpt-oss-20b), 4.84 (70B, tp 2); this and
-``HIDDEN_BYTES`` give all four within 0.5 %, and 1.25 for an older log's 1.26 GiB at 256 seats."""
+"""Bytes of sampler buffers for each logit.
+
+Four vLLM start-up logs on an H100 (79.18 GiB, max_num_seqs 1024, 8192 tokens) show 4.76 GiB
+(Llama-3.1-8B), 5.56 (Qwen3-0.6B), 7.38 (gpt-oss-20b) and 4.84 (70B, tp 2). This constant and
+``HIDDEN_BYTES`` give all four within 0.5 %, and 1.25 GiB for an older log's 1.26 GiB at
+max_num_seqs 256.
+"""
 HIDDEN_BYTES = 2.5
-"""Bytes a token and hidden unit kept while sampling (the hidden states and a copy)."""
+"""Bytes that sampling keeps for each token and hidden unit: the hidden states and a copy."""
 ACTIVATION_BYTES = 2
 NON_TORCH_GIB = 0.13
 NON_TORCH_TP_GIB = 0.42
-"""More with a communicator: 0.55 GiB in a log with tp 2."""
+"""Additional memory with a communicator; a log with tp 2 shows 0.55 GiB."""
 GRAPHS_GIB = 0.4
 """CUDA graphs: logs show 0.1 to 1.0 GiB."""
 
@@ -149,7 +153,7 @@ def activation_peak(request: PoolRequest, *, samples: bool = True) -> MemoryTerm
     layers = ACTIVATION_BYTES * tokens * width
     if samples and sampler >= layers:
         formula = (
-            f"{LOGIT_BYTES} B x {request.max_num_seqs:,} seats x {model.vocab_size:,} vocabulary"
+            f"{LOGIT_BYTES} B x {request.max_num_seqs:,} requests x {model.vocab_size:,} vocabulary"
             f" + {HIDDEN_BYTES} B x {tokens:,} tokens x {model.hidden_size:,} hidden"
         )
         return MemoryTerm("activation peak", int(sampler), formula, assumed=True)

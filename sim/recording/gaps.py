@@ -64,7 +64,7 @@ def quantiles_ps(
     return np.where(seen[:, -1] > 0, middle, np.nan)
 
 
-class GapCourse(NamedTuple):
+class GapSeries(NamedTuple):
     """Gaps of consecutive stretches of a run, one row each; columns are bins from a first one."""
 
     counts: NDArray[np.int64]
@@ -120,7 +120,7 @@ class GapWindows:
         np.add.at(self._counts.reshape(-1), places, samples)
         np.maximum.at(self._max_ps, windows, longest_ps)
 
-    def course(self, width_ps: int, num_windows: int, stride: int = 1) -> GapCourse:
+    def over_time(self, width_ps: int, num_windows: int, stride: int = 1) -> GapSeries:
         """Stretches of ``stride`` of the first ``num_windows`` windows of ``width_ps``.
 
         ``width_ps``: a doubling of the width so far.
@@ -128,7 +128,7 @@ class GapWindows:
         while self.width_ps < width_ps:
             self._double()
         starts = np.arange(0, num_windows, stride)
-        return GapCourse(
+        return GapSeries(
             np.add.reduceat(self._counts[:num_windows], starts, axis=0),
             np.maximum.reduceat(self._max_ps[:num_windows], starts),
             self._first_bin,
@@ -214,13 +214,13 @@ class GapHistogram:
         self._fill()
         return self._max_ps
 
-    def course(self, width_ps: int, num_windows: int, stride: int = 1) -> GapCourse:
+    def over_time(self, width_ps: int, num_windows: int, stride: int = 1) -> GapSeries:
         """Gaps by the stretch in which they end: each ``stride`` windows of ``width_ps``.
 
         ``width_ps`` is the first width or a doubling of it that the whole run fits in.
         """
         self._fill()
-        return self._windows.course(width_ps, num_windows, stride)
+        return self._windows.over_time(width_ps, num_windows, stride)
 
     def _fill(self) -> None:
         """Count the rows kept; sums are split into halves of 20 bits so that int64 holds them."""

@@ -14,7 +14,7 @@ from kvsim.sim.recording.time_windows import TimeWindows
 
 MAX_FLIPS: Final = 4096  # a last block is younger than block_size + 2 scheduling calls
 
-CAUSES: Final = ("step", "seats", "budget", "blocks", "admission rule")
+CAUSES: Final = ("step", "max_num_seqs", "token_budget", "blocks", "admission rule")
 """Why a request waits: for the step in progress to end, or for what refused the queue's head.
 
 An integral each: waiting requests x ps; those on the host wait, too.

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 GIB: Final = 2**30
 _CAUSES: Final = {
     "step": ("the step in progress", PALE),
-    "seats": ("a seat", PURPLE),
-    "budget": ("the token budget", ORANGE),
+    "max_num_seqs": ("a free place in the batch", PURPLE),
+    "token_budget": ("the token budget", ORANGE),
     "blocks": ("KV blocks", VERMILLION),
     "admission rule": ("an admission rule", GREEN),
 }

@@ -130,11 +130,11 @@ def fit_chart(document: Plan, pool: Pool) -> Chart:
     figure.add_scatter(
         x=lengths, y=counts, name="requests that fit", mode="lines+markers", line={"color": BLUE}
     )
-    seats = document.max_num_seqs
+    max_num_seqs = document.max_num_seqs
     figure.add_scatter(
         x=[lengths[0], lengths[-1]],
-        y=[seats, seats],
-        name="seats (max_num_seqs)",
+        y=[max_num_seqs, max_num_seqs],
+        name="max_num_seqs",
         mode="lines",
         line={"color": GREY, "dash": "dash"},
     )
@@ -148,7 +148,7 @@ def fit_chart(document: Plan, pool: Pool) -> Chart:
         textposition="bottom left",
         marker={"color": VERMILLION, "size": 10, "symbol": "diamond"},
     )
-    most = max(*counts, seats, *(entry.requests for entry in asked.values()))
+    most = max(*counts, max_num_seqs, *(entry.requests for entry in asked.values()))
     figure.update_xaxes(**log_ticks(lengths, _tick))
     figure.update_yaxes(**log_ticks([1, most], _tick), rangemode="normal")
     words = "; ".join(
@@ -158,8 +158,7 @@ def fit_chart(document: Plan, pool: Pool) -> Chart:
     return Chart(
         "Requests that fit, by context length",
         figure,
-        "twice the context, half the requests; below the dashed line memory binds, above it seats "
-        "do.",
+        "Memory limits the requests below the dashed line, max_num_seqs limits them above it.",
         f"At once: {words}.",
     )
 

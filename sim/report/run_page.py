@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kvsim.sim.recording.gaps import GapCourse
+    from kvsim.sim.recording.gaps import GapSeries
     from kvsim.sim.report.chart import Chart
     from kvsim.sim.report.page import Block
     from kvsim.sim.run.run import Run
@@ -76,10 +76,10 @@ class RunView:
         values = self.series[name]
         return numbers(np.add.reduceat(values, np.arange(0, len(values), self._stride)))
 
-    def gaps(self) -> GapCourse:
+    def gaps(self) -> GapSeries:
         """Token gaps of each stretch."""
         recorder = self.run.engine.recorder
-        return recorder.gaps.course(recorder.width_ps, len(self.series["seconds"]), self._stride)
+        return recorder.gaps.over_time(recorder.width_ps, len(self.series["seconds"]), self._stride)
 
     def mean(self, name: str) -> float:
         """Mean of a column of the windows over the run."""

@@ -19,7 +19,7 @@ from kvsim.sim.recording.recorder import Recorder
 from kvsim.sim.recording.waiting_clock import MAX_FLIPS
 from kvsim.sim.run.engine_choice import can_leap, leaper_of
 from kvsim.sim.run.options import RunOptions
-from kvsim.sim.run.plugin_errors import told_of_strangers
+from kvsim.sim.run.plugin_errors import plugin_errors
 from kvsim.traces.adjust.closed_loop import nobody_follows
 from kvsim.traces.common.arguments import check_call, check_kind
 
@@ -224,7 +224,7 @@ def _run_until_stopped(
     if threading.current_thread() is threading.main_thread():
         previous = signal.signal(signal.SIGINT, on_sigint)
     try:
-        with told_of_strangers(config, driver.clock_ended):
+        with plugin_errors(config, driver.clock_ended):
             driver.run()
     except OverflowError:
         raise ValueError(

@@ -1,8 +1,8 @@
-"""Policies of one's own in a run: what the engine trips over is told of them, by name.
+"""Errors that plug-in policies cause in a run.
 
-Guards (:mod:`kvsim.policies.guards`) check what a policy answers. What it may do besides has no end
-- answers of another type, sequences changed behind the engine's back -, so that whatever the engine
-then raises is told of the strangers among its policies.
+Guards (:mod:`kvsim.policies.guards`) check what a policy returns. A plug-in can still do other
+harm, for example return a wrong type or change a sequence. The engine then raises some exception.
+This module turns that exception into one sentence that names the plug-ins of the run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
 
 
-def strangers(config: SchedulerConfig) -> list[str]:
-    """Kind and name of each policy that is not bundled."""
+def plugins(config: SchedulerConfig) -> list[str]:
+    """Return kind and name of each policy that kvsim does not bundle."""
     found = []
     for table in config.tables().values():
         for item in fields(table):  # type: ignore[arg-type]
@@ -33,24 +33,26 @@ def strangers(config: SchedulerConfig) -> list[str]:
 
 
 @contextmanager
-def told_of_strangers(config: SchedulerConfig, clock_ended: Callable[[], bool]) -> Iterator[None]:
-    """Turn what is raised within into one sentence on the strangers, where there are any.
+def plugin_errors(config: SchedulerConfig, clock_ended: Callable[[], bool]) -> Iterator[None]:
+    """Turn an exception raised inside into one sentence that names the plug-ins.
+
+    Without plug-ins the exception passes unchanged. So does an ``OverflowError`` when
+    ``clock_ended`` returns True, because then the clock overflowed and no plug-in is at fault.
 
     Raises
     ------
     BrokenRuleError
-        Of a guard as it is, else with their names. An ``OverflowError`` passes where
-        ``clock_ended``: it is the time then that no column holds, else a number of theirs.
+        The error of a guard, unchanged, or a new one with the names of the plug-ins.
     """
     try:
         yield
     except BrokenRuleError:
         raise
     except RAISED as error:
-        names = strangers(config)
+        names = plugins(config)
         if not names or (isinstance(error, OverflowError) and clock_ended()):
             raise
         raise BrokenRuleError(
-            f"{' or '.join(names)} broke a rule: the engine could not go on with what it "
-            f"answered or changed ({raised(error)})"
+            f"{' or '.join(names)} broke a rule: the engine failed on what the policy returned "
+            f"or changed ({raised(error)})"
         ) from error

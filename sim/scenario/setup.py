@@ -1,7 +1,7 @@
-"""From a scenario to an engine: options, pool and step cost, with vLLM's defaults filled in.
+"""Build an engine from a scenario: options, pool and step cost, with vLLM's defaults filled in.
 
-Defaults are those of vLLM 0.32.0 (``EngineArgs``): seats and token budget follow the hardware and
-the entry point, the block size and asynchronous scheduling follow the platform.
+The defaults are those of vLLM 0.32.0 (``EngineArgs``). ``max_num_seqs`` and the token budget depend
+on the hardware and the entry point. The block size and async scheduling depend on the platform.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def set_up(scenario: Scenario) -> EngineSetup:
     check_known_to_engine(scenario)
     request = pool_request(scenario)
     model, hardware = request.model, request.hardware
-    seats, budget = default_batch(hardware, scenario.engine.entry_point)
+    max_num_seqs, budget = default_batch(hardware, scenario.engine.entry_point)
     pool = plan(request)
     layout = _simulated_layout(scenario, model, pool)
     swaps = scenario.preemption.mode != "recompute"
     config = scenario.scheduler_config(
         block_size=pool.block_size,
         num_gpu_blocks=pool.num_blocks,
-        max_num_seqs=seats,
+        max_num_seqs=max_num_seqs,
         max_num_batched_tokens=budget,
         max_model_len=model.max_position,
         async_scheduling=hardware.kind != "cpu",
@@ -127,8 +127,8 @@ def set_up(scenario: Scenario) -> EngineSetup:
 
 def default_batch(hardware: HardwareSpec, entry_point: str) -> tuple[int, int]:
     """``(max_num_seqs, max_num_batched_tokens)`` of vLLM 0.32.0 for an entry point."""
-    seats, budget = server_defaults(hardware)
-    return seats, budget if entry_point == "server" else _OFFLINE_BUDGETS[budget]
+    max_num_seqs, budget = server_defaults(hardware)
+    return max_num_seqs, budget if entry_point == "server" else _OFFLINE_BUDGETS[budget]
 
 
 def pool_request(scenario: Scenario) -> PoolRequest:
@@ -149,7 +149,7 @@ def pool_request(scenario: Scenario) -> PoolRequest:
         model = expand_latents_of(model)
     if scenario.model.num_kv_heads is not None:
         model = with_kv_heads(model, scenario.model.num_kv_heads)
-    seats, budget = default_batch(hardware, engine.entry_point)
+    max_num_seqs, budget = default_batch(hardware, engine.entry_point)
     budget = engine.max_num_batched_tokens or budget
     overlaps = hardware.kind != "cpu" if engine.async_scheduling is None else None
     return PoolRequest(
@@ -157,7 +157,7 @@ def pool_request(scenario: Scenario) -> PoolRequest:
         hardware=hardware,
         block_size=_block_size(scenario, hardware),
         max_num_batched_tokens=budget,
-        max_num_seqs=engine.max_num_seqs or min(seats, budget),
+        max_num_seqs=engine.max_num_seqs or min(max_num_seqs, budget),
         gpu_memory_utilization=engine.gpu_memory_utilization,
         weight_dtype=scenario.model.weight_dtype,
         kv_dtype=engine.kv_cache_dtype,

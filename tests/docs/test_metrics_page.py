@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kvsim.traces.common.part import Part
 
 PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text("utf-8")
-ELSEWHERE = {"max_num_seqs", "max_model_len", "max_tokens", "timeout_ns"}
+ELSEWHERE = {"max_model_len", "max_tokens", "timeout_ns"}
 """Keys of scenarios and traces that the page names."""
 ONE = Trace("one", np.zeros(1, np.int64), np.ones(1, np.int64), np.ones(1, np.int64))
 

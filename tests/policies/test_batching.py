@@ -155,7 +155,7 @@ class TestEveryBatching:
     def test_a_seat_is_waited_for_and_taken_when_free(self, kind: Kind) -> None:
         calls = Calls(kind, 3, 4, 5, max_num_seqs=2)
         assert calls.call() == [(0, 3), (1, 4)]
-        assert calls.step.waits_for == "seats"
+        assert calls.step.waits_for == "max_num_seqs"
         calls.finish(0)
         if not kind.joins:
             assert calls.call() == [(1, 1)]

@@ -64,10 +64,10 @@ def test_decodes_come_first_and_a_prompt_gets_the_rest_of_the_budget() -> None:
 def test_who_waits_for_what() -> None:
     calls = Calls(10, 10, 3, max_num_seqs=2)
     assert calls.call() == [(0, 10), (1, 6)]
-    assert calls.waits_for == "seats"
+    assert calls.waits_for == "max_num_seqs"
     calls = Calls(16, 4)
     assert calls.call() == [(0, 16)]
-    assert calls.waits_for == "budget"
+    assert calls.waits_for == "token_budget"
     calls = Calls(14, 40)
     assert calls.call() == [(0, 14)]
     assert calls.waits_for == "admission rule"
@@ -88,7 +88,7 @@ def test_only_the_head_is_tried() -> None:
 def test_without_chunks_a_prompt_waits_for_a_budget_that_holds_it() -> None:
     calls = Calls(6, 12, enable_chunked_prefill=False)
     assert calls.call() == [(0, 6)]
-    assert calls.waits_for == "budget"
+    assert calls.waits_for == "token_budget"
     assert calls.call() == [(0, 1), (1, 12)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvsim.policies.allocators.paged import PagedAllocator
 from kvsim.policies.batching import BATCHING, ScheduledStep, SchedulerState
-from kvsim.policies.batching.swapping import bring_back, forget_swapped, put_out
+from kvsim.policies.batching.swapping import forget_swapped, preempt, swap_in_all
 from kvsim.policies.context import PolicyContext
 from kvsim.policies.preemption import MODES, VICTIMS
 from kvsim.policies.queue_order import QUEUE_ORDERS
@@ -121,14 +121,14 @@ def test_seats_and_budget_hold_for_those_that_return() -> None:
     calls.call()
     calls.finish(0)
     step = ScheduledStep()
-    assert bring_back(calls.state, step, lambda _: 1, 0) == 0
-    assert step.waits_for == "budget"
+    assert swap_in_all(calls.state, step, lambda _: 1, 0) == 0
+    assert step.waits_for == "token_budget"
     calls.state.context = PolicyContext(SchedulerConfig(max_num_seqs=1))
     calls.state.running.append(Sequence(9, "r9", 0, 1, 1, 0, ()))
-    assert bring_back(calls.state, step, lambda _: 1, 5) == 5
-    assert step.waits_for == "seats"
+    assert swap_in_all(calls.state, step, lambda _: 1, 5) == 5
+    assert step.waits_for == "max_num_seqs"
     calls.state.running.clear()
-    assert bring_back(calls.state, step, lambda _: 3, 5) == 2
+    assert swap_in_all(calls.state, step, lambda _: 3, 5) == 2
     assert step.waits_for is None
 
 
@@ -136,15 +136,15 @@ def test_the_watermark_holds_for_those_that_return_unless_nobody_runs() -> None:
     calls = Calls(4, num_gpu_blocks=7, batching__watermark=0.3)  # 6 usable, 2 of them kept
     assert calls.call() == [(0, 4)]
     victim = calls.state.running.pop()
-    put_out(calls.state, calls.step, victim)
+    preempt(calls.state, calls.step, victim)
     refusal = calls.allocator.swap_in_refusal
     assert refusal(victim, 12, idle=False) is None  # 4 blocks
     assert refusal(victim, 13, idle=False) == "admission rule"
     assert refusal(victim, 13, idle=True) is None
     assert refusal(victim, 21, idle=True) == "blocks"
-    assert bring_back(calls.state, calls.step, lambda _: 13, 40, idle_too=True) == 40
+    assert swap_in_all(calls.state, calls.step, lambda _: 13, 40, idle_too=True) == 40
     assert calls.step.waits_for == "admission rule"
-    assert bring_back(calls.state, calls.step, lambda _: 13, 40) == 27
+    assert swap_in_all(calls.state, calls.step, lambda _: 13, 40) == 27
 
 
 def test_who_preempts_itself_is_swapped_and_comes_back_alone() -> None:
@@ -168,13 +168,13 @@ def test_shared_blocks_are_copied_and_are_duplicates_afterwards() -> None:
 
     victim = calls.state.running.pop()
     step = ScheduledStep()
-    put_out(calls.state, step, victim)
+    preempt(calls.state, step, victim)
     assert step.preempted[0].swapped_blocks == 3  # the shared ones as well
     assert [block.ref_count for block in shared] == [1, 1]
     assert calls.allocator.pool.num_duplicates == 0
     assert tables.keys() == {0}
 
-    assert bring_back(calls.state, step, lambda _: 1, 5) == 4
+    assert swap_in_all(calls.state, step, lambda _: 1, 5) == 4
     assert step.swapped_in[0].hit_tokens == 8, "the cache would have had them; it is not asked"
     assert [block.ref_count for block in shared] == [1, 1]
     assert not set(tables[1]) & set(shared)
@@ -196,7 +196,7 @@ def test_a_window_comes_back_without_what_fell_out_of_it() -> None:
     victim = calls.state.running.pop()
     held = nulls()
     assert held == [[False] * 6, [True] * 4 + [False] * 2]
-    put_out(calls.state, calls.step, victim)
+    preempt(calls.state, calls.step, victim)
     assert calls.out() == [(0, 8)]
     assert calls.allocator.pool.num_free == 13
     assert calls.call() == [(0, 1)]

@@ -13,8 +13,8 @@ from kvsim.sim.comparison.lines import (
     table_lines,
 )
 from kvsim.sim.comparison.pages.charts import memory_chart, users_chart
-from kvsim.sim.comparison.pages.course_charts import course_charts
 from kvsim.sim.comparison.pages.rate_charts import rate_charts
+from kvsim.sim.comparison.pages.thumbnail_charts import thumbnail_charts
 from kvsim.sim.report.facts import cost_text, rules_text, trace_text
 from kvsim.sim.report.page import Head, bullets, page
 from kvsim.sim.report.tables import table_html
@@ -69,7 +69,7 @@ def _blocks(comparison: Comparison, published: Published | None) -> Iterator[Blo
     users = users_chart(rows)
     yield bullets("Nothing to draw", (users,)) if isinstance(users, str) else users
     yield from rate_charts(rows)
-    yield from course_charts(rows)
+    yield from thumbnail_charts(rows)
     seen = sorted((line for line in lines if not line.section), key=lambda x: x.label != "verdict")
     yield _heading(
         "What users see, in numbers",

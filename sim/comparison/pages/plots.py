@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvsim.sim.comparison.pages import charts as comparison_charts
-from kvsim.sim.comparison.pages import course_charts, rate_charts
+from kvsim.sim.comparison.pages import rate_charts, thumbnail_charts
 from kvsim.sim.report.run_plots import run_panels
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ComparisonPlots:
         return run_panels(figures)
 
     def _courses(self) -> list[Chart]:
-        charts = course_charts.course_charts(self._rows)
+        charts = thumbnail_charts.thumbnail_charts(self._rows)
         if not charts:
             raise ValueError("there is nothing to draw: no time passed")
         return charts

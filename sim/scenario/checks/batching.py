@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kvsim.sim.scenario.scenario import Scenario
 
 WITHOUT_BUDGET: Final = ("iteration-level", "static")
-"""Policies whose steps hold whole prompts, bounded by seats and memory alone."""
+"""Policies whose steps hold whole prompts, bounded by max_num_seqs and memory alone."""
 WHOLE_UP_TO_BUDGET: Final = ("prefill-first", "token-budget")
 """Policies that refuse longer prompts than the budget where they keep them whole."""
 _WAITS_FOR_RESULTS: Final = ("prefill-first", "static", "token-budget")

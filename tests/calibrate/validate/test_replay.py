@@ -170,7 +170,7 @@ def test_command_prints_both_and_writes_a_page(
     assert main(command) == 0
     text = capsys.readouterr().out
     assert "rtx-4090 profile" in text
-    assert "2,588 blocks of 16 tokens, 256 seats" in text
+    assert "2,588 blocks of 16 tokens, max_num_seqs 256" in text
     assert "queued to first token" in text
     assert "0.3 ms a step (assumed)" in text
     assert "0 ms a step: TTFT" in text

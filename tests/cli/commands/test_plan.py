@@ -92,7 +92,7 @@ def test_concurrency_as_a_server_printed_it(capsys: Capture) -> None:
     assert plan["max_concurrency"] == 41_408 / 32_768
     printed = text(capsys, "--num-blocks", "2588", "--max-model-len", "32768")
     assert "\nMaximum concurrency for 32,768 tokens per request: 1.26x\n" in printed
-    assert "1,024\n           seats (max_num_seqs)" in printed
+    assert "1,024 running requests (max_num_seqs)" in " ".join(printed.split())
 
 
 @pytest.mark.parametrize(

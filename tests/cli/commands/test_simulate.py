@@ -65,10 +65,10 @@ def test_the_column_of_waiting_is_explained_and_shown_only_where_requests_waited
 ) -> None:
     assert main(["simulate", *FEW]) == 0
     idle = capsys.readouterr().out
-    assert "\n  no request waited for memory or a seat, at most for a step to end\n" in idle
-    assert re.search(r"\nwaited \(request-s\) +step in progress \S+ \S+, seats 0 s,", idle)
+    assert "\n  no request waited longer than for a step to end\n" in idle
+    assert re.search(r"\nwaited \(request-s\) +step in progress \S+ \S+, max_num_seqs 0 s,", idle)
     assert "while waiting" not in idle
-    assert "x 1,024 seats x 128,256 vocabulary" in idle
+    assert "x 1,024 requests x 128,256 vocabulary" in " ".join(idle.split())
     assert main(["simulate", *FEW, "--num-blocks", "300", "--rate-scale", "20"]) == 0
     busy = capsys.readouterr().out
     assert "KV memory                       all time   while waiting\n" in busy

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
 
 NUM_REQUESTS: Final = 48
 BLOCK: Final = 4
@@ -120,7 +120,7 @@ class Decisions(ScheduleListener):
     sampled: list[dict[int, int]] = field(default_factory=list)
     ends_ps: dict[int, int] = field(default_factory=dict)
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         if flight.call_ps >= self.upto_ps:
             raise _Enough
         step, state = flight.step, stepper.state
@@ -137,7 +137,7 @@ class Decisions(ScheduleListener):
         self.sampled.append({s.index: s.num_tokens - s.prompt_tokens for s in sequences})
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        self.ends_ps.update(dict.fromkeys(results.finished, results.flight.end_ps))
+        self.ends_ps.update(dict.fromkeys(results.finished, results.step_in_flight.end_ps))
 
 
 def make_trace(outputs: list[int]) -> Trace:

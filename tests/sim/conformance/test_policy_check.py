@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.policies.queue_order import QUEUE_ORDERS
 from kvsim.policies.queue_order.fcfs import FCFS
-from kvsim.sim.conformance.length_leak import Call, Result, first_leak, look_behind_the_wall
+from kvsim.sim.conformance.length_leak import Call, Result, find_length_leak, first_leak
 from kvsim.sim.conformance.random_scenario import random_scenario
 from tests.engine_config import engine_config
 
@@ -43,7 +43,7 @@ def num_leaks(**options: Any) -> int:
     for seed in range(NUM_RUNS):
         scenario = random_scenario(Random(seed))
         scenario = scenario._replace(config=engine_config(scenario.config, **options))
-        leaks += look_behind_the_wall(scenario, Random(seed)) is not None
+        leaks += find_length_leak(scenario, Random(seed)) is not None
     return leaks
 
 

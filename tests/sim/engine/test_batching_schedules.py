@@ -20,7 +20,7 @@ from tests.engine_run import run
 if TYPE_CHECKING:
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
     from kvsim.sim.recording.recorder import Recorder
 
 US = 10**6
@@ -46,7 +46,7 @@ class Plan(ScheduleListener):
         self.lines: list[str] = []
         self.spare: list[int] = []
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         line = f"{flight.start_ps // US}: "
         line += " ".join(f"{item.sequence.index}+{item.num_tokens}" for item in flight.items)
         line += "".join(f" -{gone.sequence.index}" for gone in flight.step.preempted)
@@ -216,7 +216,7 @@ def test_a_static_batch_runs_to_its_end_and_keeps_what_it_took() -> None:
         "4: 2+3 3+2 .2 .3",
     ]
     assert plan.spare == [7, 6, 6, 5, 8]  # request 0 holds its 2 blocks until the end
-    assert recorder.waited_ps["seats"] == 1 * US
+    assert recorder.waited_ps["max_num_seqs"] == 1 * US
     # 5 computed tokens of request 0 from 2 us to 4 us
     assert sum(recorder.windows["padding"]) == 5 * 2 * US
 

@@ -31,7 +31,7 @@ from tests.engine_config import engine_config
 if TYPE_CHECKING:
     from kvsim.policies.scheduler_config import SchedulerConfig
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.engine.steps_in_flight import Flight
+    from kvsim.sim.engine.steps_in_flight import StepInFlight
 
 MODEL_LEN = 40
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -132,7 +132,7 @@ class Account(Stepper, ScheduleListener):
         self.final: dict[tuple[int, int], int] = {}
         self.copied = 0
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         lacks = self.config.allocator.reservation == "predicted"
         assert lacks or not flight.step.preempted, "reservations leave nothing to preempt for"
         for item in flight.items:

@@ -22,7 +22,7 @@ from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight
+    from kvsim.sim.engine.steps_in_flight import StepInFlight
 
 CONFIG = SchedulerConfig(num_gpu_blocks=100, max_model_len=100)
 
@@ -205,7 +205,7 @@ def test_the_stepper_runs_where_the_leaper_would_not_do(config: SchedulerConfig)
 class CtrlC(StepperLog):
     """Presses Ctrl-C during the fifth step."""
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         super().called(stepper, flight)
         if len(self.records) == 5:
             os.kill(os.getpid(), signal.SIGINT)
@@ -224,7 +224,7 @@ def test_ctrl_c_leaves_a_partial_result() -> None:
 
 def test_a_second_ctrl_c_does_not_wait_for_the_step_to_end() -> None:
     class Impatient(CtrlC):
-        def called(self, stepper: Stepper, flight: Flight) -> None:
+        def called(self, stepper: Stepper, flight: StepInFlight) -> None:
             super().called(stepper, flight)
             if len(self.records) == 5:
                 os.kill(os.getpid(), signal.SIGINT)

@@ -33,7 +33,7 @@ from tests.engine_run import run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
     from kvsim.sim.recording.recorder import Recorder
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "order.md"
@@ -57,14 +57,14 @@ class Course(ScheduleListener):
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
         self._add(now_ps, "gives up" if why == ABORT else "refused", [index])
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         step, now_ps = flight.step, flight.call_ps
-        for put_out in step.preempted:
-            self._add(now_ps, "put out", [put_out.sequence.index])
+        for preempt in step.preempted:
+            self._add(now_ps, "put out", [preempt.sequence.index])
         self._add(now_ps, "call", [item.sequence.index for item in flight.items])
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        self._add(results.flight.end_ps, "results", results.finished)
+        self._add(results.step_in_flight.end_ps, "results", results.finished)
         if isinstance(stepper.state.allocator, PagedAllocator):
             self.free = [block.id for block in stepper.state.allocator.pool.free_queue]
 

@@ -62,8 +62,8 @@ def left_behind(recorder: Recorder) -> dict[str, Any]:
     """All attributes of a recorder, the histogram of gaps spelt out."""
     left = dict(recorder.__getstate__())
     gaps = left.pop("gaps")
-    course = gaps.course(recorder.width_ps, len(recorder.windows["window"]))
-    left["gaps"] = [gaps.counts, gaps.sum_ps, gaps.max_ps, course.counts.tolist()]
+    series = gaps.over_time(recorder.width_ps, len(recorder.windows["window"]))
+    left["gaps"] = [gaps.counts, gaps.sum_ps, gaps.max_ps, series.counts.tolist()]
     return left
 
 

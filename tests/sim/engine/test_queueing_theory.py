@@ -127,5 +127,5 @@ def test_littles_law_is_exact(outputs: Outputs, step: bool) -> None:
     assert waiting == int((started_ps - arrival_ps).sum())
     assert running == int((ended_ps - started_ps).sum())
     assert waiting + running == int((ended_ps - arrival_ps).sum())
-    assert waiting == recorder.waited_ps["seats"] + recorder.waited_ps["step"]
+    assert waiting == recorder.waited_ps["max_num_seqs"] + recorder.waited_ps["step"]
     assert recorder.num_preemptions == 0

@@ -21,7 +21,7 @@ from tests.engine_run import run
 
 if TYPE_CHECKING:
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight
+    from kvsim.sim.engine.steps_in_flight import StepInFlight
 
 US = 10**6  # one microsecond in ps: the length of every step
 RADIX: dict[str, object] = {"allocator.prefix": "radix"}
@@ -44,7 +44,7 @@ class Hits(ScheduleListener):
         self.seen: list[tuple[str, int]] = []
         self.sizes: list[int] = []
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         for preemption in flight.step.preempted:
             self.seen.append((f"-{preemption.sequence.name[-1]}", preemption.num_computed_tokens))
         for admission in flight.step.admitted:

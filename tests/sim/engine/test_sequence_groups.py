@@ -93,7 +93,7 @@ def test_seats_count_sequences() -> None:
     trace = make_trace([(0, 4, 3, 5, 1), (0, 4, 3, 4, 1), (0, 4, 3, 1, 1), (0, 4, 3, 9, 1)])
     recorder = run_groups(trace, make_config(), LinearCost(10))
     assert list(recorder.first_scheduled_ps) == [0, 30, 30, -1]  # 5 + 4 > 8, and FCFS
-    assert recorder.refusals == {3: "asks for 9 sequences, the engine has 8 seats"}
+    assert recorder.refusals == {3: "asks for 9 sequences, max_num_seqs is 8"}
 
 
 def test_a_group_preempted_goes_out_and_comes_back_as_one() -> None:

@@ -22,7 +22,7 @@ from tests.engine_run import run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvsim.sim.engine.steps_in_flight import Flight
+    from kvsim.sim.engine.steps_in_flight import StepInFlight
     from kvsim.sim.run.drive import EngineRun
 
 US = 10**6  # one microsecond in ps: the length of every step
@@ -189,7 +189,7 @@ def test_a_sequence_that_only_preempts_itself_is_refused() -> None:
 class TooLong(StepperLog):
     """Ends a run that goes on for ever."""
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         super().called(stepper, flight)
         if len(self.records) > 500:
             pytest.fail("the run does not end")
@@ -284,7 +284,7 @@ def _seat_too_many(stepper: Stepper) -> None:
         (_overrun, "computed more than it knows"),
         (_empty_a_table, "has no block"),
         (_forget_a_member, "blocks without an owner"),
-        (_seat_too_many, "more sequences than seats"),
+        (_seat_too_many, "more sequences than max_num_seqs"),
     ],
 )
 def test_the_audit_sees_what_is_broken(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Hit
     from kvsim.policies.allocators.block_pool import Block
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.engine.steps_in_flight import Flight, Results
+    from kvsim.sim.engine.steps_in_flight import Results, StepInFlight
 
     Residency = tuple[int, int]  # index, preemptions before
 
@@ -355,7 +355,7 @@ class Account(Stepper, ScheduleListener):
             self._move(index, "waiting", now_ps)
         return entered
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         for preemption in flight.step.preempted:
             victim = preemption.sequence
             self._move(victim.index, "waiting", flight.call_ps)
@@ -383,7 +383,7 @@ class Account(Stepper, ScheduleListener):
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         for index in results.finished:
-            self._move(index, None, results.flight.end_ps)
+            self._move(index, None, results.step_in_flight.end_ps)
 
     # ---- snapshots ----
 

@@ -71,5 +71,5 @@ def test_a_seat_is_waited_for_and_chunks_wait_for_the_budget() -> None:
     assert us(table, 0) == {"prefill": 10}
     assert us(table, 1) == {"queue: step": 6, "prefill": 10 + 7}
     table, _ = parts_of(scenario([0, 4, 5], [10, 3, 3], [3, 1, 1], max_num_seqs=1))
-    assert us(table, 1) == {"queue: step": 6, "queue: seats": 2, "prefill": 3}
-    assert us(table, 2) == {"queue: step": 5, "queue: seats": 5, "prefill": 3}
+    assert us(table, 1) == {"queue: step": 6, "queue: max_num_seqs": 2, "prefill": 3}
+    assert us(table, 2) == {"queue: step": 5, "queue: max_num_seqs": 5, "prefill": 3}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import Flight
+    from kvsim.sim.engine.steps_in_flight import StepInFlight
     from kvsim.sim.recording.recorder import Recorder
 
 
@@ -72,9 +72,9 @@ def left_behind(recorder: Recorder) -> dict[str, Any]:
     """Everything a run leaves, in plain values."""
     values: dict[str, Any] = {name: list(getattr(recorder, name)) for name in _COLUMNS}
     values |= {name: getattr(recorder, name) for name in _NUMBERS}
-    course = recorder.gaps.course(recorder.width_ps, len(recorder.windows["window"]))
-    by_window = {"gaps.by_window": course.counts.tolist(), "gaps.longest": course.max_ps.tolist()}
-    values |= by_window | {"gaps.first_bin": course.first_bin}
+    series = recorder.gaps.over_time(recorder.width_ps, len(recorder.windows["window"]))
+    by_window = {"gaps.by_window": series.counts.tolist(), "gaps.longest": series.max_ps.tolist()}
+    values |= by_window | {"gaps.first_bin": series.first_bin}
     return values | {f"gaps.{name}": getattr(recorder.gaps, name) for name in _GAPS}
 
 
@@ -135,7 +135,7 @@ class Decisions(ScheduleListener):
     def __init__(self) -> None:
         self.rows: list[tuple[object, ...]] = []
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         allocator = stepper.state.allocator
         assert isinstance(allocator, ContiguousAllocator)
         served = [
@@ -211,7 +211,7 @@ class TreeDecisions(ScheduleListener):
         self.rows: list[tuple[object, ...]] = []
         self._num_evicted = 0
 
-    def called(self, stepper: Stepper, flight: Flight) -> None:
+    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
         allocator = stepper.state.allocator
         assert isinstance(allocator, RadixAllocator)
         usage = allocator.usage(stepper.state.running)

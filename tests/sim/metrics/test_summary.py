@@ -226,7 +226,7 @@ def queue_run(waiting_at: list[int], *, drain_s: int, seats: int = 4) -> Run3:
     )
     recorder = Recorder(num)
     for second, waiting in enumerate([*waiting_at, *[0] * drain_s]):
-        recorder.queue(second * S, waiting, "seats")
+        recorder.queue(second * S, waiting, "max_num_seqs")
         recorder.interval(second * S, (second + 1) * S, 0, 0, 0, 0, seats)
     recorder.queue((num + drain_s) * S, 0)
     for index in range(num):
@@ -248,7 +248,7 @@ def test_a_growing_queue_is_overloaded_and_names_what_binds(pool: PoolShape) -> 
     growing = [second // 2 for second in range(1200)]
     verdict = summary_of(queue_run(growing, drain_s=600), pool).verdict
     assert verdict.kind == "overloaded"
-    assert verdict.binds == "seats"
+    assert verdict.binds == "max_num_seqs"
     assert verdict.queue_slope_per_s == pytest.approx(0.5, rel=0.01)
     assert "0.5 requests a second" in verdict.text
 

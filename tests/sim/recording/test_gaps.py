@@ -48,7 +48,7 @@ def test_a_run_equals_its_steps_one_by_one(runs: list[tuple[int, int, int, int, 
     width_ps = WIDTH_PS
     while any(end_ps > width_ps * MAX_WINDOWS for end_ps, *_ in ends):
         width_ps *= 2
-    ours, theirs = (one.course(width_ps, MAX_WINDOWS) for one in (by_run, by_step))
+    ours, theirs = (one.over_time(width_ps, MAX_WINDOWS) for one in (by_run, by_step))
     assert ours.first_bin == theirs.first_bin
     assert (ours.counts == theirs.counts).all()
     longest = np.zeros(MAX_WINDOWS, dtype=np.int64)
@@ -100,13 +100,13 @@ def test_a_course_has_quantiles_of_each_stretch_and_nan_where_no_gap_ends() -> N
     histogram = GapHistogram()
     for end_ps, gap_ps in ((1, 10**9), (WIDTH_PS, 3 * 10**9), (3 * WIDTH_PS + 1, 5 * 10**9)):
         histogram.add(end_ps, gap_ps, 1)
-    course = histogram.course(WIDTH_PS, 4)
-    assert course.num.tolist() == [2, 0, 0, 1]
-    assert course.max_ps.tolist() == [3 * 10**9, 0, 0, 5 * 10**9]
-    assert course.quantiles_ps(0.5) == pytest.approx(
+    series = histogram.over_time(WIDTH_PS, 4)
+    assert series.num.tolist() == [2, 0, 0, 1]
+    assert series.max_ps.tolist() == [3 * 10**9, 0, 0, 5 * 10**9]
+    assert series.quantiles_ps(0.5) == pytest.approx(
         [10**9, np.nan, np.nan, 5 * 10**9], rel=0.005, nan_ok=True
     )
-    assert course.quantiles_ps(0)[0] == pytest.approx(10**9, rel=0.005)
-    merged = histogram.course(2 * WIDTH_PS, 2, stride=2)
+    assert series.quantiles_ps(0)[0] == pytest.approx(10**9, rel=0.005)
+    merged = histogram.over_time(2 * WIDTH_PS, 2, stride=2)
     assert merged.num.tolist() == [3]
     assert merged.quantiles_ps(1.0) == pytest.approx([5 * 10**9], rel=0.005)

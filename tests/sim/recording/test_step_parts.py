@@ -112,7 +112,7 @@ class Times(ScheduleListener):
         self.sums = dict.fromkeys(PARTS, 0)
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        time = results.flight.time
+        time = results.step_in_flight.time
         own = {"weights": time.weights_ps, "prefill": time.prefill_ps, "overhead": time.overhead_ps}
         for name, part_ps in own.items():
             self.sums[name] += part_ps

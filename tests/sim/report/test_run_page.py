@@ -89,14 +89,18 @@ def test_preempted_requests_are_a_layer_of_the_queue(make_run: Callable[..., Run
     recorder.preempted(0, 10**11, 5)
     recorder.queue(10**11, 3, "blocks")
     recorder.interval(10**11, 3 * 10**11, 64, 16, 10, 16, 1)
-    recorder.queue(3 * 10**11, 2, "seats")
+    recorder.queue(3 * 10**11, 2, "max_num_seqs")
     recorder.admitted(0, 3 * 10**11, 0, resumed=True)
-    recorder.queue(3 * 10**11, 2, "seats")
+    recorder.queue(3 * 10**11, 2, "max_num_seqs")
     recorder.interval(3 * 10**11, 4 * 10**11, 64, 16, 10, 16, 1)
     recorder.queue(4 * 10**11, 0)
     run = make_run(Trace("three", one * 0, one, one), recorder)
     curves = {curve.name: np.array(curve.y) for curve in run.plot.queue().data}
-    names = ["preempted, wait again", "waiting for a seat", "waiting for KV blocks"]
+    names = [
+        "preempted, wait again",
+        "waiting for a free place in the batch",
+        "waiting for KV blocks",
+    ]
     assert list(curves) == [*names, "running"]
     assert curves[names[0]].max() == pytest.approx(1)
     assert curves[names[2]].max() == pytest.approx(2)

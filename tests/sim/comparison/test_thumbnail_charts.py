@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from kvsim.sim.comparison.comparison import compare
-from kvsim.sim.comparison.pages.course_charts import MOST_PANELS, course_charts
+from kvsim.sim.comparison.pages.thumbnail_charts import MOST_PANELS, thumbnail_charts
 from kvsim.sim.comparison.scenarios import allocator_scenarios
-from kvsim.sim.comparison.thumbnail import MOST_POINTS, course_of
+from kvsim.sim.comparison.thumbnail import MOST_POINTS, thumbnail_of
 from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.metrics.tables import series_table
 from kvsim.traces import Trace
@@ -22,23 +22,23 @@ FEW = MOST_POINTS + 2
 def test_a_course_keeps_the_extremes_in_few_points() -> None:
     run = small_run()
     series = series_table(run.engine.recorder, run.setup.pool)
-    course = course_of(series)
-    used = 100 - course.kv_percent["free"] - course.kv_percent["cached"]
+    thumbnail = thumbnail_of(series)
+    used = 100 - thumbnail.kv_percent["free"] - thumbnail.kv_percent["cached"]
     pool = run.setup.pool.pool_bytes
     all_used = 100 * (1 - (series["free_bytes"] + series["cached_bytes"]) / pool)
     assert len(all_used) > 4 * MOST_POINTS
     assert (used.min(), used.max()) == pytest.approx((all_used.min(), all_used.max()))
-    assert sum(course.kv_percent.values()) == pytest.approx(np.full(len(used), 100))
-    for (times_s, values), name in ((course.running, "running"), (course.waiting, "waiting")):
+    assert sum(thumbnail.kv_percent.values()) == pytest.approx(np.full(len(used), 100))
+    for (times_s, values), name in ((thumbnail.running, "running"), (thumbnail.waiting, "waiting")):
         assert len(times_s) == len(values) <= FEW
         assert values.max() == series[name].max()
-    assert len(course.kv_s) <= FEW
-    assert course.waited_s == pytest.approx(sum(run.engine.recorder.waited_ps.values()) / 1e12)
+    assert len(thumbnail.kv_s) <= FEW
+    assert thumbnail.waited_s == pytest.approx(sum(run.engine.recorder.waited_ps.values()) / 1e12)
 
 
 def test_panels_have_the_courses_of_their_runs_on_the_same_axes() -> None:
     rows = small_comparison().rows
-    memory, queue = (chart.figure for chart in course_charts(rows))
+    memory, queue = (chart.figure for chart in thumbnail_charts(rows))
     panels = [f"x{place or ''}" for place in (0, 2, 3)]
     for panel, row in zip(panels, rows, strict=True):
         areas = [area for area in memory.data if area.xaxis == panel]
@@ -47,7 +47,7 @@ def test_panels_have_the_courses_of_their_runs_on_the_same_axes() -> None:
         assert {area.meta["panel"] for area in areas} == {row.name}
         waiting, running = (curve for curve in queue.data if curve.xaxis == panel)
         assert (max(waiting.y), max(running.y)) == pytest.approx(
-            (row.course.waiting[1].max(), row.course.running[1].max()), rel=1e-4
+            (row.thumbnail.waiting[1].max(), row.thumbnail.running[1].max()), rel=1e-4
         )
     for figure in (memory, queue):
         others = [axis for axis in figure.select_xaxes() if axis.anchor != "y"]
@@ -58,8 +58,8 @@ def test_panels_have_the_courses_of_their_runs_on_the_same_axes() -> None:
 
 def test_the_best_is_starred_and_named() -> None:
     rows = small_comparison().rows
-    memory, queue = course_charts(rows)
-    least = min(rows, key=lambda row: row.course.waited_s).name
+    memory, queue = thumbnail_charts(rows)
+    least = min(rows, key=lambda row: row.thumbnail.waited_s).name
     (starred,) = [title.text for title in queue.figure.layout.annotations if "\u2605" in title.text]
     assert starred == f"<b>{least} \u2605</b>"
     assert queue.summary == f"Least waited in all (starred): {least}."
@@ -69,15 +69,15 @@ def test_the_best_is_starred_and_named() -> None:
 
 def test_a_run_that_refuses_requests_has_not_waited_least() -> None:
     rows = list(small_comparison().rows)
-    least = min(range(len(rows)), key=lambda place: rows[place].course.waited_s)
+    least = min(range(len(rows)), key=lambda place: rows[place].thumbnail.waited_s)
     rows[least] = replace(rows[least], metrics=replace(rows[least].metrics, refused=1))
-    assert rows[least].name not in course_charts(rows)[1].summary
+    assert rows[least].name not in thumbnail_charts(rows)[1].summary
 
 
 def test_many_runs_are_cut_and_told() -> None:
     row = small_comparison().rows[0]
     rows = [replace(row, name=f"a name that is too long for a line, {i}") for i in range(50)]
-    for chart in course_charts(rows):
+    for chart in thumbnail_charts(rows):
         assert f"The first {MOST_PANELS} of 50 runs are drawn." in chart.summary
         titles = [title.text for title in chart.figure.layout.annotations]
         assert len(titles) == len(set(titles)) == MOST_PANELS
@@ -88,15 +88,15 @@ def test_names_of_varied_keys_stay_whole_in_titles() -> None:
     row = small_comparison().rows[0]
     policies = ("lru", "furthest-next-use")
     rows = [replace(row, name=f"prefix, eviction.policy={policy}") for policy in policies]
-    titles = [title.text for title in course_charts(rows)[0].figure.layout.annotations]
+    titles = [title.text for title in thumbnail_charts(rows)[0].figure.layout.annotations]
     assert titles == ["prefix, policy=lru", "prefix,<br>policy=furthest-next-use"]
 
 
 def test_winners_whose_names_hold_commas_are_told_apart() -> None:
     rows = small_comparison().rows
-    least = min(rows, key=lambda row: row.course.waited_s)
+    least = min(rows, key=lambda row: row.thumbnail.waited_s)
     both = [replace(least, name=f"same, rate x {rate}") for rate in (1, 2)]
-    waiting = course_charts([*rows, *both])[1]
+    waiting = thumbnail_charts([*rows, *both])[1]
     told = f"{least.name}; same, rate x 1; same, rate x 2"
     assert waiting.summary == f"Least waited in all (starred): {told}."
 
@@ -105,7 +105,7 @@ def test_where_no_time_passed_there_is_no_course() -> None:
     one = np.ones(1, dtype=np.int64)
     refused = Trace("too long", one * 0, one * 10**6, one)
     result = compare(refused, allocator_scenarios("paged"), jobs=1)
-    assert course_charts(result.rows) == []
+    assert thumbnail_charts(result.rows) == []
     with pytest.raises(ValueError, match="no time passed"):
         result.plot.kv()
     plot = small_comparison().plot

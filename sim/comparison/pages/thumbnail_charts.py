@@ -37,9 +37,9 @@ _LEAST_PERCENT: Final = 0.2
 _SAME_AXES: Final = "all panels have the same axes, and one that ends early was done early."
 
 
-def course_charts(rows: Sequence[Row]) -> list[Chart]:
+def thumbnail_charts(rows: Sequence[Row]) -> list[Chart]:
     """KV memory, and running and waiting requests, over time; none where no time passed."""
-    if not any(len(row.course.kv_s) for row in rows):
+    if not any(len(row.thumbnail.kv_s) for row in rows):
         return []
     return [_memory_chart(rows), _queue_chart(rows)]
 
@@ -52,12 +52,12 @@ def _memory_chart(rows: Sequence[Row]) -> Chart:
     named: set[str] = set()
     for place, row in enumerate(shown):
         for rank, state in enumerate(STATES):
-            if not (row.course.kv_percent[state] > _LEAST_PERCENT).any():
+            if not (row.thumbnail.kv_percent[state] > _LEAST_PERCENT).any():
                 continue
             label, colour = STATE_LABELS[state]
             figure.add_scatter(
-                x=numbers(row.course.kv_s),
-                y=numbers(row.course.kv_percent[state]),
+                x=numbers(row.thumbnail.kv_s),
+                y=numbers(row.thumbnail.kv_percent[state]),
                 name=label,
                 legendgroup=label,
                 legendrank=rank,
@@ -86,8 +86,8 @@ def _queue_chart(rows: Sequence[Row]) -> Chart:
     figure = _panels(shown, best)
     for place, row in enumerate(shown):
         for name, (times_s, requests), look in (
-            ("waiting", row.course.waiting, {"width": 1, "color": ORANGE}),
-            ("running", row.course.running, {"width": 2, "color": BLUE}),
+            ("waiting", row.thumbnail.waiting, {"width": 1, "color": ORANGE}),
+            ("running", row.thumbnail.running, {"width": 2, "color": BLUE}),
         ):
             figure.add_scatter(
                 x=numbers(times_s),
@@ -135,7 +135,7 @@ def _label_axes(figure: go.Figure, num_panels: int, label: str) -> None:
 
 def _waited(rows: Sequence[Row]) -> Line | None:
     """Waiting in all; none of a run that refused requests, as these wait no longer."""
-    waited = [None if row.metrics.refused else row.course.waited_s for row in rows]
+    waited = [None if row.metrics.refused else row.thumbnail.waited_s for row in rows]
     groups = table_lines(rows)[0].groups
     return Line("", "waited", waited, lambda s: "-" if s is None else number(s), min, groups)
 
