@@ -72,6 +72,7 @@ SAYS = {
 """What each script in cells prints, as a pattern."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", IN_CELLS, ids=lambda path: path.stem)
 def test_a_script_in_cells_runs_to_its_end_and_writes_only_where_it_is_told(
     path: Path, tmp_path: Path

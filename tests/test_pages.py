@@ -240,6 +240,7 @@ def overlapping_titles(browser: Browser) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_on_paper_titles_of_six_panels_stay_apart(browser: Browser, tmp_path: Path) -> None:
     found, page = small_comparison(), tmp_path / "comparison.html"
     rows = tuple(replace(row, name=f"{row.name}, rate x 16") for row in found.rows)
@@ -251,6 +252,7 @@ def test_on_paper_titles_of_six_panels_stay_apart(browser: Browser, tmp_path: Pa
     browser.ask("dispatchEvent(new Event('afterprint'))")
 
 
+@pytest.mark.slow
 def test_printed_at_once_a_page_has_all_its_charts(
     browser: Browser, written: dict[tuple[str, bool], Path]
 ) -> None:

@@ -32,6 +32,7 @@ def test_the_table_of_errors_marks_what_missed_its_gate() -> None:
     assert "| 8.6/30.1 ! |" in error_rows([worse])[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_tables_give_the_shipped_profile(recipe: Recipe, shared: Path) -> None:
     tables = shared / "profiles"

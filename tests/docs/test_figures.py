@@ -77,8 +77,8 @@ def test_the_text_says_what_the_figures_show(numbers: dict[str, Any]) -> None:
     assert f"and {cache['without_ms'][-1]:.0f} ms without" in page
     assert f"would take {sizes['opt-13b']:.2f} GiB" in page
     assert f"takes {sizes['llama-3.1-8b']:.2f} GiB" in page
-    assert f"for all heads: {sizes['deepseek-v3']:.2f} GiB" in page
-    assert f"{waste['orca-max']['internal']:.0f} % is *internal* waste" in page
+    assert f"for all heads, and takes {sizes['deepseek-v3']:.2f} GiB" in page
+    assert f"{waste['orca-max']['internal']:.0f} % is *internal* fragmentation" in page
     assert f"Another {waste['orca-max']['reserved']:.0f} %" in page
     assert min(waste[name]["external"] for name in ("orca-pow2", "orca-oracle")) > 100 / 3
     assert f"{waste['vllm-0.32-sync']['token']:.0f} % of the memory holds tokens" in page

@@ -53,7 +53,7 @@ def paths() -> Iterator[list[str]]:
 def test_latencies_and_primitives_are_all_defined() -> None:
     latencies = rows_below("| name | definition | over |")
     assert {name for row in latencies for name in named(row[0])} == keys(Latency)
-    primitives = rows_below("| primitive | bytes of | state |")
+    primitives = rows_below("| primitive | slots that hold | state |")
     states = {name: state for cell, _, state in primitives for name in named(cell)}
     assert states.keys() == keys(Primitives)
     assert states == {part: state for state, parts in STATES.items() for part in parts}
@@ -81,7 +81,7 @@ def test_names_are_keys_of_the_summary() -> None:
 
 def test_columns_of_the_tables_are_those_of_the_frames() -> None:
     run = simulate(ONE)
-    requests, series = PAGE.split("`series.parquet`, one row")
+    requests, series = PAGE.split("`series.parquet` has one row")
     assert columns(requests) == {*run.requests.columns}
     assert "waiting_blocks" in columns(series) <= {*run.series.columns}, "some are told by one"
 

@@ -279,8 +279,8 @@ def test_pool_under_order(chosen: str) -> None:
     class UnderThis(PoolUnderOrder):
         name = chosen
 
-    half = max(settings().max_examples // 2, 1)
-    steps = settings(stateful_step_count=40, max_examples=half)
+    few = max(settings().max_examples // 5, 1)
+    steps = settings(stateful_step_count=40, max_examples=few)
     run_state_machine_as_test(UnderThis, settings=steps)
 
 

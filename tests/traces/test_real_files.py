@@ -84,6 +84,7 @@ SHAREGPT = "llmservingsim/sharegpt-llama-3.1-8b-300-sps10.blocks16.jsonl.gz"
 ARXIV = "vidur/arxiv_summarization_stats_llama2_tokenizer_filtered_v2.csv.gz"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "requests", "prompt", "output", "rate", "variation"),
     [
@@ -122,6 +123,7 @@ def test_more_of_the_check_table(
     assert float(gaps.std() / gaps.mean()) == pytest.approx(variation, abs=0.0005)
 
 
+@pytest.mark.slow
 def test_agent_sessions(shared: Path) -> None:
     """444 streamed calls have no end of their own, six answers are empty, two sessions are one."""
     file = shared / "traces/kv-cache-tester/traces_dev.jsonl.gz"

@@ -51,6 +51,7 @@ def prefills(requests: np.ndarray, per_request_us: float) -> Points:
     return Points(loads, us * noise(len(us), 0.01))
 
 
+@pytest.mark.slow
 def test_a_time_for_each_request_of_a_call_comes_back() -> None:
     fit = blocks.fit_prefill(prefills(np.array([1.0, 4, 16, 64]), 1.8))
     assert fit.values["reach_per_request_us"] == pytest.approx(1.8, rel=0.05)
@@ -70,6 +71,7 @@ def test_a_past_token_that_nobody_measured_is_as_dear_as_in_the_shortest_form() 
     assert any("a token of past as dear" in line for line in calibration.profile.assumed)
 
 
+@pytest.mark.slow
 def test_a_past_token_that_was_measured_is_fitted() -> None:
     grids = np.meshgrid([1.0, 4, 16, 64], [16.0, 64, 256], [0.0, 500, 8000])
     requests, chunk, past = (grid.ravel() for grid in grids)

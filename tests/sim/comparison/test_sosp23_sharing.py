@@ -27,6 +27,7 @@ def test_traces_and_scenarios(preset: Sosp23Sharing) -> None:
     assert turnovers == [0.04, 0.2]
 
 
+@pytest.mark.slow
 def test_each_data_set_is_read_under_its_own_turnover(preset: Sosp23Sharing) -> None:
     few = {"engine.kv_memory": "1GiB"}
     scenarios = preset.scenarios(lambda scenario: scenario.with_values(few))

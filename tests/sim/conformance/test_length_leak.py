@@ -228,7 +228,9 @@ def _difference_at(
     return next((pair for pair in both if pair[0] != pair[1]), None)
 
 
-@pytest.mark.parametrize("in_flight", [1, 2])
+@pytest.mark.parametrize(
+    "in_flight", [pytest.param(1, marks=pytest.mark.slow), 2], ids=["sync", "async"]
+)
 @pytest.mark.parametrize(
     ("registry", "name"), POLICIES, ids=[f"{kind.kind}-{name}" for kind, name in POLICIES]
 )

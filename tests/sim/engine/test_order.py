@@ -267,12 +267,12 @@ ROWS: dict[str, list[Row]] = {
         Row(messages_of_the_step, SessionDriver, "_boundary", "self._tell_arrivals()", "pass"),
     ],
     "Results": [Row(results, Stepper, "apply", "in flight.items", "in reversed(flight.items)")],
-    "Answers": [Row(answers, SessionDriver, "_boundary", "in sorted(", "in iter(")],
+    "Ends of outputs": [Row(answers, SessionDriver, "_boundary", "in sorted(", "in iter(")],
     "Arrivals": [
         Row(arrivals, Driver, "_boundary", TAKE, "self._take_arrivals(now_ps)"),
         Row(arrivals, SessionDriver, "_tell_arrivals", "in sorted(", "in iter("),
     ],
-    "Patience": [
+    "Time-outs": [
         Row(patience, SessionDriver, "_post", "URGENT", "1"),
         Row(patience, SessionDriver, "_plan", TELL, PLAN_FIRST),
         Row(patience, SessionDriver, "_tell_aborts", "in sorted(", "in iter("),
@@ -281,7 +281,7 @@ ROWS: dict[str, list[Row]] = {
         Row(running_requests, MixedRunningFirst, "_admit", "items.append(", "items.insert(0, ")
     ],
     "Victims": [Row(victims, FCFS, "push_preempted", "appendleft", "append")],
-    "The host": [Row(host, MixedRunningFirst, "compose", "if not state.swapped:", "if True:")],
+    "Swap-ins": [Row(host, MixedRunningFirst, "compose", "if not state.swapped:", "if True:")],
     "The queue": [Row(queue, PagedAllocator, "admit", "hit.tokens + new_tokens, s", "0, s")],
     "A second call": [Row(second_call, Stepper, "plan", "< self._depth", "< 1")],
     "Stuck requests": [

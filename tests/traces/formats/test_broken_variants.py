@@ -83,7 +83,7 @@ def assert_true_receipt(trace: Trace, *, keep_unusable: bool) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
-@settings(max_examples=max(30, settings().max_examples // 3))
+@settings(max_examples=max(15, settings().max_examples // 6))
 @given(data=st.data())
 def test_damage_gives_a_trace_or_one_sentence(
     tmp_path_factory: pytest.TempPathFactory, file: str, data: st.DataObject
@@ -102,7 +102,7 @@ def test_damage_gives_a_trace_or_one_sentence(
             check(path, **options, on_bad_row=on_bad_row, keep_unusable=keep_unusable)
 
 
-@settings(max_examples=max(30, settings().max_examples // 3))
+@settings(max_examples=max(15, settings().max_examples // 6))
 @given(data=st.data(), which=st.sampled_from(["trace.csv", "dataset.json"]))
 def test_damaged_clients(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, which: str

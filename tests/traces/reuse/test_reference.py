@@ -54,6 +54,7 @@ def test_the_infinite_cache(mooncake: Trace, slice_figures: Any) -> None:
     assert round(ceiling.mean_request_token_ratio, 4) == figures["mean_per_request_token_ratio"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["lru", "fifo", "lfu"])
 def test_the_plain_table(mooncake: Trace, slice_figures: Any, policy: str) -> None:
     reuse = measure_reuse(mooncake, "plain")
@@ -64,6 +65,7 @@ def test_the_plain_table(mooncake: Trace, slice_figures: Any, policy: str) -> No
             assert reuse.curve.at(int(capacity)) == ours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["lru", "fifo", "optimal"])
 def test_the_tree_table(mooncake: Trace, slice_figures: Any, policy: str) -> None:
     table = slice_figures["prefix_tree_cache_second_half"]
@@ -81,6 +83,7 @@ def test_the_tree_table(mooncake: Trace, slice_figures: Any, policy: str) -> Non
         assert reuse.replayed("lru", 10_000) == reuse.curve.at(10_000)
 
 
+@pytest.mark.slow
 def test_kv_cache_tester(public_trace: Callable[[str], Trace], reference: Any) -> None:
     """Each session by itself: block ids of two sessions are two blocks."""
     ((file, figures),) = reference["kv_cache_tester_infinite"].items()
