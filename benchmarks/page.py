@@ -1,7 +1,9 @@
-"""How figures of ``run.py`` are shown: as a table of text, and as ``docs/performance.md``."""
+"""Show the figures of ``run.py``: as text, ``docs/performance.md`` and ``docs/performance.csv``."""
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -54,79 +56,64 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
+SHOWN: Final = (
+    "queue-sjf", "batch-prefill-first", "evict-gdsf", "preempt-swap", "victim-most-blocks",
+    "evict-furthest-next-use", "evict-lfu", "evict-lru", "chat-tight", "chat-over", "chat-light",
+    "tight-oracle-best-fit", "long", "tight", "light", "over", "million",
+)  # fmt: skip
+"""Cases in the table of the page, the slow ones first."""
 PAGE: Final = """\
 # Performance
 
-Written by `python benchmarks/run.py --markdown docs/performance.md`; do not edit by hand.
+How many requests does kvsim simulate in a second of CPU time, and what is slow? Measure it on your
+machine:
 
-Measured on {date}: {processor}, {cores} cores, {system}, Python {python}, numpy {numpy}.
-The figures are CPU seconds of one process around the engine and its driver with recording on;
-making or reading the trace is outside. They move by tens of percent between machines and with
-what else a machine does (load average of the last 15 minutes: {load}): trust the ratios, which come
-from one run of both engines on the same requests, with equal finish times.
-`--quick` runs a tenth of the requests, `--out` and `--from` put rows of several processes together:
-the column `requests` has what was run.
+```sh
+python benchmarks/run.py --quick
+```
+
+**What is slow.** The leaper simulates FCFS with vLLM's batching on block tables, radix trees and
+reservations. The stepper simulates everything else: most queue orders, batching policies, victims
+and eviction orders, swapping, and your own policies. It touches every request of every step, so it
+takes 1 to 2 ms of CPU time for each request: 10 to 60 times more than the leaper. Long outputs,
+many preemptions and long shared prefixes also cost time in the leaper. One process uses one core;
+`kvsim compare` runs one process for each scenario.
 
 {table}
 
-- `ratio`: CPU time of the stepper over that of the leaper, on the first requests of the trace.
-- `x base`: CPU time of a policy over that of its baseline (named under Cases), same requests, same
-  engine. A policy also changes what the engine does (batches, hits, preemptions), and that counts.
-- `engine`: which one ran; where the leaper cannot prove its shortcuts, the stepper runs.
-- `asked`: what the project set out to reach. A figure that misses it is left as it is.
+- Times are CPU seconds of one process for the engine and its driver with recording on. Reading the
+  trace and writing results are not included.
+- `ratio` is the CPU time of the stepper / that of the leaper on the same requests in the same run.
+  `x base` is the CPU time of a policy / that of its base policy on the same requests.
+- [performance.csv](performance.csv) has all rows, with a description of each case.
+- Measured on {date}: {processor}, {cores} cores, {system}, Python {python}, numpy {numpy}, load
+  average {load}. Times differ by tens of percent between machines and between runs. The ratios are
+  more reliable.
 
-Cases:
+The names in the table: `light`, `over` and `tight` are an under-loaded server, an overloaded
+server, and a server whose small pool causes preemptions. `chat-*` has 95 prompt blocks in each
+prompt, most of them shared. `evict-*`, `queue-*`, `batch-*`, `victim-*` and `preempt-*` change one
+policy.
 
-{about}
-
-What misses 12,000 or 5,000 requests a CPU second, and why:
-
-- `lru` and the tree on chats are near it. In a profile of `chat-light-radix` (4,000 requests)
-  matching has 14 %, inserting 12 % and evicting 5 %; the rest is the leaps' own. There is no one
-  part to win at.
-- `lfu`, `slru` and `length-aware` keep runs of blocks, as `lru` does, but with a heap for a queue,
-  and a request evicts about eight runs. `length-aware` takes the block furthest back in its prompt,
-  so equal runs lose a block each in turn: 60 steps of the heap a request in a profile.
-- `mru`, `random` and `furthest-next-use` are leapt block by block: of a block with a second copy
-  they may take the head of a run first, any block, or one for its own distance. A request touches
-  all of its 95 blocks, so their time goes into those, one Python call each.
-- All other orders over hashed blocks look at *when* a block came in, and most batchings, queue
-  orders, victims and swapping decide in each step: the stepper runs, which touches every sequence
-  of each step. `x base` says what they cost beside it. Such rows are short: 300 requests fill the
-  pool once, and preempt less than the 3,000 of rows that are leapt.
-
-`long` is overloaded at 4 requests/s: what arrives (all 20,000) in 4,987 s is served in 8,639 s,
-with 2.9 preemptions a request, each of which computes again what it lost. `long-even` has the same
-lengths at as many tokens a second as `light`: it is the row to compare with `light`.
-
-## Where the time goes
-
-Shares of a profile of the leaper, by `python benchmarks/profile_parts.py` (8,000 requests,
-`vllm-0.32-sync`; own time of the functions, with the builtins they call). They move by a few
-points from run to run, and a profile charges every call, so small functions look dearer than they
-are: trust the order.
-
-| part | `light` | `chat-over` |
-| --- | --- | --- |
-| accounting (memory integrals, token gaps, queue) | 32 % | 9 % |
-| SimPy and the driver | 16 % | 4 % |
-| admission (look-ups, rules, blocks of a prompt) | 8 % | 16 % |
-| publishing of shared answers | 0 % | 27 % |
-| giving cached blocks up, evicting | 2 % | 30 % |
-| planning and ending leaps | 42 % | 14 % |
-
-Without a prefix cache a request costs about three leaps, and each leap is planned, accounted for
-and waited for once. Chats pay for their tree of blocks instead: answers whose ids another request
-knows get their keys on time, in pieces, and the pieces are evicted one by one.
+`python benchmarks/run.py --markdown docs/performance.md` writes this page and the data.
 """
 
 
-def page(rows: Sequence[Row], where: dict[str, str]) -> str:
-    """The text of ``docs/performance.md``."""
-    lines = [HEAD, ["---"] * len(HEAD), *map(cells, rows)]
-    about = {row.case: row.about for row in rows}
-    return PAGE.format(
-        table="\n".join(f"| {' | '.join(line)} |" for line in lines),
-        about="\n".join(f"- `{case}`: {text}" for case, text in about.items()),
-        **where,
-    )
+def page(lines: Sequence[Sequence[str]], where: dict[str, str]) -> str:
+    """Return the text of ``docs/performance.md`` from lines of ``cells``."""
+    columns = [
+        HEAD.index(name) for name in ("case", "engine", "us/req", "req/s", "ratio", "x base")
+    ]
+    shown = [line for name in SHOWN for line in lines if line[:2] == [name, "vllm-0.32-sync"]]
+    rows = [HEAD, ["---"] * len(HEAD), *shown]
+    table = "\n".join(f"| {' | '.join(line[column] for column in columns)} |" for line in rows)
+    return PAGE.format(table=table, **where)
+
+
+def data(lines: Sequence[Sequence[str]], about: dict[str, str]) -> str:
+    """Return the text of ``docs/performance.csv``: one row for each case and preset."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*HEAD, "about"])
+    writer.writerows([*line, about[line[0]]] for line in lines)
+    return text.getvalue()

@@ -30,7 +30,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT))  # last: nothing installed is hidden by a folder of ours
 
 from benchmarks.cases import PRESETS, SHARED, cases  # noqa: E402
-from benchmarks.page import page, table  # noqa: E402
+from benchmarks.page import cells, data, page, table  # noqa: E402
 from benchmarks.workloads import head  # noqa: E402
 from kvsim.sim.run.drive import Engine, run  # noqa: E402
 from kvsim.sim.run.options import RunOptions  # noqa: E402
@@ -201,7 +201,9 @@ def parser() -> argparse.ArgumentParser:
         "--from", dest="measured", type=Path, action="append", default=[],
         help="take figures that --out wrote before instead of measuring them again",
     )  # fmt: skip
-    options.add_argument("--markdown", type=Path, help="write them as a page")
+    options.add_argument(
+        "--markdown", type=Path, help="write a page, and all rows beside it as CSV"
+    )
     options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return options
 
@@ -235,7 +237,9 @@ def main() -> int:
         document = {"machine": where, "rows": [asdict(row) for row in rows]}
         options.out.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     if options.markdown:
-        options.markdown.write_text(page(rows, where), "utf-8")
+        lines, about = [*map(cells, rows)], {row.case: row.about for row in rows}
+        options.markdown.write_text(page(lines, where), "utf-8")
+        options.markdown.with_suffix(".csv").write_text(data(lines, about), "utf-8")
     return 0
 
 

@@ -1,4 +1,7 @@
-"""Write the page on JSON documents from the dataclasses that results are made of.
+"""Write the pages on JSON documents from the dataclasses of ``sim/documents``.
+
+``docs/json.md`` is written by hand but for its list of documents; ``docs/json-keys.md`` lists
+every key.
 
 python -m docs.make_json
 """
@@ -19,39 +22,53 @@ if TYPE_CHECKING:
     from dataclasses import Field
 
 PAGE: Final = Path(__file__).parent / "json.md"
+KEYS_PAGE: Final = Path(__file__).parent / "json-keys.md"
 _FIRST: Final = ("summary", "comparison", "plan")
 _TYPES: Final = {str: "text", int: "integer", float: "number", bool: "switch"}
 _ELSEWHERE: Final = re.compile(r"docs/([a-z-]+\.md)")
-_HEAD: Final = """<!-- Written by `python -m docs.make_json` from `sim/documents`. -->
+_MADE: Final = "<!-- Written by `python -m docs.make_json` from `sim/documents`. -->"
+_HEAD: Final = f"""{_MADE}
 
-# JSON: every key, with its type and unit
+# JSON documents
 
-`kvsim simulate --json` prints what it writes as `summary.json`; `kvsim compare --json` prints
-what `--out` writes as `comparison.json`. Every document has `schema`, a name and a number. The
-number goes up when a key is renamed, removed or changes its meaning, type or unit; new keys may
-come at any time, so read by name and leave unknown ones alone. Numbers are plain (no units
-inside, no `NaN`); what is undefined is `null`: a percentile of nothing, goodput without limits.
-The same inputs give the same bytes. Standard output holds the document alone; what is said about
-reading the trace goes to standard error.
-
-The same as JSON Schema (draft 2020-12), for programs; `kvsim schema` without a name lists them:
+Which JSON documents does kvsim write, and how do I read them in a program? `--json` prints a
+document instead of a table. `kvsim schema` prints the JSON Schema (draft 2020-12) of a document:
 
 ```console
 $ kvsim schema summary
 ...
 ```
 
-In the tables `{a, b}` stands for each of the names, `*` for names that come from the run, `[]`
-for the members of a list. A `switch` is `true` or `false`; an `optional` key may be absent, all
-others are always there. An object is listed itself only where it may be `null`, or where it says
-what is below it. Units: `s` seconds, `B` bytes, `%` percent, `/s` a second of simulated time, `1` a
-count or a number without unit. Definitions and denominators are in [metrics.md](metrics.md), memory
-in [memory.md](memory.md).
+[JSON keys](json-keys.md) lists every key with type, unit and meaning. [Metrics](metrics.md) has
+definitions and denominators.
 """
-_TAIL: Final = """## Other files
+_TAIL: Final = """
+These rules hold for all documents:
 
-`--perfetto FILE` writes trace events ([timeline.md](timeline.md)); step-cost profiles are
-described in [calibration.md](calibration.md), traces as JSON lines in [traces.md](traces.md).
+- Every document has `schema`, a name and a number. The number increases when a key is renamed or
+  removed, or changes its meaning, type or unit. New keys can be added without a new number, so
+  read keys by name and ignore unknown ones.
+- Numbers are plain numbers, without units and without `NaN`. An undefined value is `null`, for
+  example a percentile of no requests, or goodput without limits.
+- The same inputs give the same bytes.
+- Standard output contains only the document. The receipt of the trace goes to standard error.
+
+Other files: `--perfetto FILE` writes trace events ([Timelines](timeline.md)).
+[Calibration](calibration.md) describes profiles of step costs, and [Traces](traces.md) describes
+traces as JSON lines.
+"""
+_KEYS_HEAD: Final = f"""{_MADE}
+
+# JSON keys
+
+What is the type, unit and meaning of a key? This page lists every key of every document
+([JSON documents](json.md)).
+
+In the tables `{{a, b}}` stands for each of the names, `*` for names that come from the run, and
+`[]` for the items of a list. A `switch` is `true` or `false`. An `optional` key can be absent; all
+others are always present. An object has a row only if it can be `null`, or if the row explains the
+keys below it. Units: `s` seconds, `B` bytes, `%` percent, `/s` per second of simulated time, `1` a
+count or a number without unit.
 """
 
 
@@ -65,16 +82,29 @@ class Row(NamedTuple):
 
 
 def page() -> str:
-    """Whole text of ``docs/json.md``."""
-    names = [*_FIRST, *(name for name in document_names() if name not in _FIRST)]
-    return "\n".join([_HEAD, *map(_section, names), _TAIL])
+    """Return the text of ``docs/json.md``."""
+    lines = ["| document | schema | where |", "| --- | --- | --- |"]
+    for name in _names():
+        document = document_of(name)
+        link = f"[{document.title}](json-keys.md#{name})"
+        lines.append(f"| {link} | `{document.schema}` | {_linked(document.origin)} |")
+    return "\n".join([_HEAD, *lines, _TAIL])
+
+
+def keys_page() -> str:
+    """Return the text of ``docs/json-keys.md``."""
+    return "\n".join([_KEYS_HEAD, *map(_section, _names())])
+
+
+def _names() -> list[str]:
+    return [*_FIRST, *(name for name in document_names() if name not in _FIRST)]
 
 
 def _section(name: str) -> str:
     document = document_of(name)
     origin = _linked(document.origin)
     lines = [
-        f"## {document.title} (`{document.schema}`)\n",
+        f"## {document.title} {{#{name}}}\n",
         f"{origin[0].upper() + origin[1:]}. Schema: `kvsim schema {name}`.\n",
         "| key | type | unit | meaning |",
         "| --- | --- | --- | --- |",
@@ -151,3 +181,4 @@ def _linked(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    KEYS_PAGE.write_text(keys_page(), encoding="utf-8")

@@ -1,4 +1,7 @@
-"""Write the page on scenarios from the tables that the loader reads: every key, nothing by hand.
+"""Write the pages on scenarios from the tables that the loader reads.
+
+``docs/scenarios.md`` explains scenarios and lists the presets; ``docs/scenario-keys.md`` lists
+every key.
 
 python -m docs.make_scenarios
 """
@@ -22,13 +25,15 @@ if TYPE_CHECKING:
     from kvsim.sim.documents.choices import Choice
 
 PAGE: Final = Path(__file__).parent / "scenarios.md"
-_HEAD: Final = '''<!-- Written by `python -m docs.make_scenarios`. -->
+KEYS_PAGE: Final = Path(__file__).parent / "scenario-keys.md"
+_MADE: Final = "<!-- Written by `python -m docs.make_scenarios`. -->"
+_HEAD: Final = f'''{_MADE}
 
-# Scenarios: every key
+# Scenarios
 
-A scenario says what is simulated: model, card, engine, policies. It is a preset, a preset with
-changes, or a TOML file of the tables below, which stands on the preset it names (`vllm-0.32` where
-it names none).
+How do I say what kvsim simulates? A scenario holds model, card, engine and policies. It is a
+preset, a preset with changes, or a TOML file. A file names a preset (default `vllm-0.32`) and
+changes some of its keys. [Scenario keys](scenario-keys.md) lists every key.
 
 ```python
 from pathlib import Path
@@ -46,39 +51,54 @@ kv_memory = "8GiB"
 ttft = "2s"
 """)
 by_file = Scenario.load("my-scenario.toml")
-changes = {"engine.max_num_seqs": 128, "engine.kv_memory": "8GiB", "slo.ttft": "2s"}
+changes = {{"engine.max_num_seqs": 128, "engine.kv_memory": "8GiB", "slo.ttft": "2s"}}
 assert by_file == Scenario.load("vllm-0.32").with_values(changes)
 ```
 
-On the command line that is `--scenario my-scenario.toml`, or one key at a time:
+On the command line, use `--scenario my-scenario.toml`, or `--set` for one key:
 
 ```console
 $ kvsim simulate traces/data/chat-2k.jsonl.gz --limit 50 --set slo.ttft=2s
 ...
 ```
 
-Sizes are bytes or text (`"4GiB"`, `"800MB"`), times are text (`"50ms"`, `"2s"`). *unset* is written
-`"none"`: the meaning says what happens then, else the engine's default for the card counts. An
-unknown key, or a value that a key does not take, ends in one sentence with the place and what is
-allowed. What a real engine calls the option stands behind the
-meaning, in brackets. `kvsim compare --vary table.key=a,b,c` runs each of several values
-([compare.md](compare.md)).
+Sizes are bytes or text (`"4GiB"`, `"800MB"`). Times are text (`"50ms"`, `"2s"`). `"none"` means
+unset; the meaning of the key says what happens then, otherwise the engine's default for the card
+is used. An unknown key, or a value that the key does not take, gives one sentence with the place
+and the allowed values. `kvsim compare --vary table.key=a,b,c` simulates each of several values
+([Compare](compare.md)).
 '''
+_KEYS_HEAD: Final = f"""{_MADE}
+
+# Scenario keys
+
+What does a key of a scenario mean, and which values does it take? The text in brackets after a
+meaning is the name of the option in the real engine. [Scenarios](scenarios.md) explains how to set
+keys.
+"""
 _ELSEWHERE: Final = re.compile(r"\(docs/([a-z]+\.md)\)")
 _ROLE: Final = re.compile(r":[a-z]+:(`[^`]+`)")
 
 
 def page() -> str:
-    """Whole text of ``docs/scenarios.md``."""
+    """Return the text of ``docs/scenarios.md``."""
+    return "\n".join([_HEAD, _presets()])
+
+
+def keys_page() -> str:
+    """Return the text of ``docs/scenario-keys.md``."""
     named = policies()
-    parts = [_HEAD, _presets(), "## Tables\n"]
     tables = (table.name for table in fields(Scenario) if table.name != "preset")
-    parts += [_table(name, getattr(Scenario(), name), named) for name in tables]
-    return "\n".join([*parts, _run_options()])
+    parts = [_table(name, getattr(Scenario(), name), named) for name in tables]
+    return "\n".join([_KEYS_HEAD, *parts, _run_options()])
 
 
 def _presets() -> str:
-    lines = ["## Presets\n", "| preset | the engine | its schedule |", "| --- | --- | --- |"]
+    lines = [
+        "## Presets\n",
+        "| preset | engine | how its schedule was verified |",
+        "| --- | --- | --- |",
+    ]
     lines += [
         f"| `{entry.name}` | {entry.what} | {entry.verified} |"
         for entry in presets()
@@ -90,8 +110,8 @@ def _presets() -> str:
 def _run_options() -> str:
     lines = [
         "## Options of a run\n",
-        "What shapes a run beside its trace and its scenario: keywords of `simulate` and "
-        "`compare`, options of the commands.\nThe manifest of a run holds them.\n",
+        "These options control a run. They are keywords of `simulate` and `compare`, and options "
+        "of the commands.\nThe manifest of a run holds them.\n",
         "| keyword | option | unit | default | meaning |",
         "| --- | --- | --- | --- | --- |",
     ]
@@ -106,7 +126,7 @@ def _run_options() -> str:
 def _table(name: str, table: object, named: list[Choice]) -> str:
     about = _markdown(inspect.getdoc(type(table)) or "").replace(f"`[{name}]`: ", "", 1)
     lines = [
-        f"### `[{name}]`\n",
+        f"## `[{name}]`\n",
         _ELSEWHERE.sub(r"([\1](\1))", about[0].upper() + about[1:]).strip() + "\n",
         "| key | type | unit | default | allowed | meaning |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -170,3 +190,4 @@ def _names(key: str, named: list[Choice]) -> list[str]:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    KEYS_PAGE.write_text(keys_page(), encoding="utf-8")
