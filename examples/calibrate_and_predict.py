@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Calibrate and predict
 #
-# Measure what a step costs on the device at hand, then predict what users would see. The model is
-# tiny and the limits small, so that a CPU takes seconds; `kvsim calibrate` does the same for a real
-# one, with more repeats and a report. `python examples/calibrate_and_predict.py` runs all of it
-# (torch is in the extra `calibrate`); Jupyter and VS Code open it cell by cell.
+# Measure the cost of a step on your device, then predict the latency that users see. The model is
+# tiny and the limits are small, so a CPU needs only seconds. `kvsim calibrate` does the same for a
+# real model, with more repeats and a report. `python examples/calibrate_and_predict.py` runs
+# everything (torch is in the extra `calibrate`). Jupyter and VS Code open the file cell by cell.
 
 # %%
 import json
@@ -18,7 +18,7 @@ from kvsim.sim import Scenario, simulate
 from kvsim.sim.cost.profile_file import dump_profile
 from kvsim.traces import bundled_path, read_trace
 
-torch.set_num_threads(1)  # what else runs here disturbs one thread least
+torch.set_num_threads(1)  # other programs disturb one thread least
 folder = Path(tempfile.mkdtemp())
 config, saved = str(folder / "config.json"), folder / "profile.json"
 shape = {"model_type": "llama", "torch_dtype": "float32", "max_position_embeddings": 4096}
@@ -26,9 +26,9 @@ shape |= {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, 
 Path(config).write_text(json.dumps(shape | {"num_attention_heads": 4, "num_key_value_heads": 2}))
 
 # %% [markdown]
-# Measure the blocks of a layer at a few sizes, some of them held out of the fit. Calls this small
-# last microseconds and fit badly; with a real model most blocks are within 10 %. A clock that
-# drifts by 10 % is refused usually; here any drift passes, as this is no benchmark.
+# Measure the blocks of a layer at a few sizes. The fit does not see some of these sizes. Such small
+# calls last microseconds and fit badly; with a real model most blocks are within 10 %. kvsim
+# usually refuses a clock that drifts by 10 %. Here any drift passes, because this is no benchmark.
 
 # %%
 limits = {"max_batch": 8, "max_context": 1024, "max_step_tokens": 256, "max_drift": 1e6}

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Compare allocators on one trace
 #
-# What does it cost to reserve the longest answer, and what do block tables and shared prefixes
-# bring? The same 300 chat requests, 30 times as fast as they came, with 4 GiB for KV: only the
-# owner of the memory changes. `python examples/compare_allocators.py [FOLDER]` runs all of it;
-# Jupyter and VS Code open it cell by cell.
+# What does a reservation of the model length cost, and what do block tables and shared prefixes
+# gain? All runs have the same 300 chat requests, 30 times faster than recorded, and 4 GiB for KV.
+# Only the allocator changes. `python examples/compare_allocators.py [FOLDER]` runs everything.
+# Jupyter and VS Code open the file cell by cell.
 
 # %%
 import sys
@@ -23,8 +23,8 @@ scenarios = {
 }
 
 # %% [markdown]
-# One run each, all in this process. Each is a whole `Run`, as `simulate` returns it: its `summary`
-# has numbers that the page on metrics defines.
+# Simulate each scenario once, all in this process. `simulate` returns the same `Run` objects. The
+# page on metrics defines the numbers of a `summary`.
 
 # %%
 found = compare(trace, scenarios, jobs=1, rate_scale=30)
@@ -38,16 +38,18 @@ for name, run in found.runs.items():
     )
 
 # %% [markdown]
-# The pool was full all the time in the first three; what differs is with what. Rows of `requests`
-# are requests of all runs, in pandas. Who waits longest under reservations waits less elsewhere.
+# In the first three runs the pool was always full; they differ in its contents. `requests` is a
+# pandas table with one row for each request of each run. The requests that wait
+# longest with reservations wait less with the other allocators.
 
 # %%
 waits = found.requests.pivot(index="request", columns="name", values="queue_s")
 print(waits.nlargest(3, "longest reserved").round(2).to_string())
 
 # %% [markdown]
-# What the pools held over time, a panel a run: a plotly figure, which a notebook shows. Given a
-# folder, each run is written there, with a page of all its charts that opens without a network.
+# A plotly figure shows the contents of each pool over time, one panel for each run. A notebook
+# displays it. With a folder as argument, the script writes each run to the folder, with a page of
+# all its charts. The page opens without a network.
 
 # %%
 memory = found.plot.kv()

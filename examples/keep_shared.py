@@ -1,9 +1,9 @@
-"""An eviction order of one's own, as a sort key: what many asked for stays, long prompts' tails go.
+"""An eviction policy as a function: entries with many hits stay, tails of long prompts are evicted.
 
 kvsim simulate TRACE --set eviction.policy=examples.keep_shared:keep_shared
 """
 
 
 def keep_shared(entry):
-    """Fewest hits first; of these the one deepest in its prompt, then the stalest."""
+    """Evict the fewest hits first, then the largest position in a prompt, then the oldest use."""
     return (entry.num_hits, -entry.past, entry.last_access)

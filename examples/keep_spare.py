@@ -1,4 +1,4 @@
-"""An allocator of one's own: paged blocks, one in ten of which newcomers must leave alone.
+"""An allocator with paged blocks that keeps one block in ten free at each admission.
 
 kvsim simulate TRACE --set allocator.kind=examples.keep_spare:KeepSpare
 """
@@ -7,7 +7,7 @@ from kvsim.policies.allocators import PagedAllocator, block_order
 
 
 class KeepSpare(PagedAllocator):
-    """Those who run grow into the spare blocks, so they preempt each other less."""
+    """Keep blocks for running requests to grow into, so that fewer of them are preempted."""
 
     def __init__(self, context):
         super().__init__(context.config, block_order(context))

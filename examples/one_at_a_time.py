@@ -1,4 +1,4 @@
-"""A batching policy of one's own: no batching at all, each request runs alone to its end.
+"""A batching policy without batching: each request runs alone until it finishes.
 
 kvsim simulate TRACE --set batching.policy=examples.one_at_a_time:OneAtATime
 """
@@ -7,7 +7,7 @@ from kvsim.policies.batching import Admission, Item, ScheduledStep
 
 
 class OneAtATime:
-    """The baseline that shows what batching gains."""
+    """Run one request at a time, as a baseline that shows what batching gains."""
 
     name = "one-at-a-time"
 

@@ -1,4 +1,4 @@
-"""A queue order of one's own: the shortest prompt enters first.
+"""A queue order that admits the shortest prompt first.
 
 kvsim simulate TRACE --set queue.policy=examples.shortest_prompt_first:ShortestPromptFirst
 """
@@ -7,7 +7,7 @@ from bisect import insort
 
 
 class ShortestPromptFirst:
-    """Sequences that wait, in order of what they have to compute at once."""
+    """Admit the shortest prompt first; of equal prompts, the one that arrived first."""
 
     name = "shortest-prompt-first"
 

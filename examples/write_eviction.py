@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Write an eviction policy
 #
-# Which cached block goes first when room is needed? A policy is a function from a cached entry to a
-# tuple; the smallest goes. The one here starts from LRU, and adds two guesses about chats: what was
-# asked for twice will be asked for again, and the head of a prompt is worth more than its tail,
-# since a hit needs all blocks before it. `python examples/write_eviction.py` runs all of it;
-# Jupyter and VS Code open it cell by cell.
+# Which cached block is evicted first? A policy is a function from a cached entry to a tuple, and
+# the entry with the smallest tuple is evicted first. This policy starts from LRU and adds two
+# guesses about chats. A block that was hit will be hit again. The head of a prompt is worth more
+# than its tail, because a hit needs all blocks before it. `python examples/write_eviction.py` runs
+# everything. Jupyter and VS Code open the file cell by cell.
 
 # %%
 from kvsim.sim import Scenario, simulate
@@ -14,22 +14,22 @@ from kvsim.traces import bundled_path, read_trace
 
 
 def heads_stay(entry):
-    """Last use in ticks: 5,000 later for what was hit again, 5 earlier for each token before it."""
+    """Rank by last use in ticks, plus 5,000 after a hit, minus 5 for each token before it."""
     hit_again = entry.num_hits > 1
     return (entry.last_access + 5000 * hit_again - 5 * entry.past,)
 
 
 # %% [markdown]
-# First the rules: does every request end, does memory add up, do equal inputs give equal decisions?
+# First check the rules: every request ends, memory adds up, and equal inputs give equal decisions.
 
 # %%
 for finding in check_policy("eviction", "__main__:heads_stay", num_runs=10):
     print(f"{finding.name:8} {finding.fault or 'ok'}")
 
 # %% [markdown]
-# Then the question it was written for: 600 requests of a chat trace against a pool that is too
-# small for them. `module:name` is all that a scenario needs; in a script or notebook the module is
-# `__main__`. The last row reads the future: nobody can build it, but it says what is left to win.
+# Then compare it on 600 requests of a chat trace, with a pool that is too small for their blocks. A
+# scenario needs only `module:name`. In a script or notebook the module is `__main__`. The last row
+# reads the future. No engine can do that, but the row shows how much room is left.
 
 # %%
 trace = read_trace(bundled_path("chat-2k"), limit=600)

@@ -64,13 +64,25 @@ class Registry(Generic[T_co]):
         ValueError
             Where no policy of that name is known, or the module that it names cannot be used.
         """
+        found = self.find_unguarded(name)
+        if name in self.builtins or self._guard is None:
+            return cast("T_co", found)
+        return self._guard(name, found)
+
+    def find_unguarded(self, name: str) -> object:
+        """Return the object that a name stands for, with its own docstring; it is not for a run.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`find`.
+        """
         check_text(f"{self.kind} policy", name, "module:name")
         if name in self.builtins:
             return self.builtins[name]
         plug_ins = self._plug_ins()
         if name in plug_ins or ":" in name:
-            found = load_policy(plug_ins.get(name, name))
-            return cast("T_co", found) if self._guard is None else self._guard(name, found)
+            return load_policy(plug_ins.get(name, name))
         msg = (
             f"{self.kind} policy {name!r} is unknown; choose one of {', '.join(self.names())}, "
             "or module:name of your own"

@@ -1,11 +1,12 @@
 """What is there to choose from: policies, presets, models, hardware, formats, schemas, a line each.
 
 Nothing is listed by hand: policies come from the registries that scenario keys accept (plug-ins
-too), with the first line of their docstring; the rest from the files that are shipped.
+too), with the first sentence of their docstring; the rest from the files that are shipped.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kvsim.policies.option_keys import Rule
+    from kvsim.policies.registry import Registry
 
 _HUB: Final = "https://huggingface.co/"
+NO_DOCSTRING: Final = "no docstring"
 _ELSEWHERE: Final = "See the module docstring"
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 
 
 def policies() -> list[Choice]:
@@ -51,8 +55,16 @@ def policies() -> list[Choice]:
 def _choices(rule: Rule) -> Mapping[str, object]:
     """What a key's names stand for: policies, or sentences; empty where it takes no names."""
     if rule.registry is not None:
-        return {name: rule.registry.find(name) for name in rule.registry.names()}
+        return {name: _policy(rule.registry, name) for name in rule.registry.names()}
     return rule.named or {}
+
+
+def _policy(registry: Registry[object], name: str) -> object:
+    """A policy as its author wrote it, or the sentence that says why a plug-in cannot be loaded."""
+    try:
+        return registry.find_unguarded(name)
+    except ValueError as error:
+        return str(error)
 
 
 def presets() -> list[Choice]:
@@ -145,10 +157,10 @@ KINDS: Final[dict[str, Callable[[], list[Choice]]]] = {
 
 
 def summary_of(name: str, policy: object) -> str:
-    """First line of a policy's docstring.
+    """First sentence of a policy's docstring.
 
     A factory without one stands for the class of that ``name`` in its module; a class that refers
-    to its module's docstring gets the first line of that.
+    to its module's docstring gets the first sentence of that. A plug-in may have no docstring.
     """
     module = sys.modules[getattr(policy, "__module__", type(policy).__module__)]
     documented: object = policy
@@ -158,4 +170,6 @@ def summary_of(name: str, policy: object) -> str:
     text = documented.__doc__ or ""
     if text.startswith(_ELSEWHERE):
         text = sys.modules[str(documented.__module__)].__doc__ or ""
-    return text.strip().partition("\n")[0].replace("``", "").removesuffix(".")
+    paragraph = " ".join(re.split(r"\n\s*\n", text.strip())[0].split())
+    sentence = _SENTENCE_END.split(paragraph)[0].replace("``", "").removesuffix(".")
+    return sentence or NO_DOCSTRING

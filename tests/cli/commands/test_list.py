@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kvsim.cli.main import main
-from kvsim.cli.text.catalogue import KINDS, policies, summary_of
+from kvsim.cli.text.catalogue import KINDS, NO_DOCSTRING, policies, summary_of
+from kvsim.policies import registry
 from kvsim.policies.batching import BATCHING
 from kvsim.sim.comparison.presets import COMPARISON_PRESETS
 from kvsim.sim.comparison.scenarios import ALIASES
@@ -18,6 +21,9 @@ from kvsim.sim.models import bundled_models
 from kvsim.sim.scenario.preset import preset_names
 from kvsim.sim.scenario.scenario import Scenario
 from kvsim.traces.formats import READERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = {
     "presets": [*preset_names(), *ALIASES, *COMPARISON_PRESETS],
@@ -50,7 +56,7 @@ def test_policies_stand_under_the_keys_that_take_them() -> None:
 def test_everything_says_what_it_is() -> None:
     for kind, entries in KINDS.items():
         for entry in entries():
-            assert entry.what, f"{kind}: {entry.use} {entry.name} has no docstring"
+            assert entry.what not in {"", NO_DOCSTRING}, f"{kind}: {entry.use} {entry.name}"
             assert "module docstring" not in entry.what
 
 
@@ -68,6 +74,51 @@ def test_summaries_of_functions_classes_and_factories() -> None:
     assert summary_of("newest", newest) == "Look at arrival"
     (name, *_) = BATCHING.names()
     assert summary_of(name, BATCHING.find(name)).startswith("Running sequences first")
+
+
+PLUG_INS = '''"""Queues that two teams wrote. This sentence is not shown."""
+
+
+class Lanes:
+    """Serve short prompts in a lane
+    of their own. The second sentence is not shown.
+    """
+
+    def __init__(self, context):
+        raise RuntimeError("a list builds no policy")
+
+
+class Elsewhere(Lanes):
+    """See the module docstring."""
+
+
+class Bare:
+    uses_oracle = True
+'''
+
+
+def test_plug_ins_show_their_own_docstring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = f"listed_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{module}.py").write_text(PLUG_INS)
+    places = {
+        "queue.lanes": f"{module}:Lanes",
+        "batching.elsewhere": f"{module}:Elsewhere",
+        "allocator.bare": f"{module}:Bare",
+        "victim.lost": f"{module}:Lost",
+    }
+    entries = [EntryPoint(name, value, registry.GROUP) for name, value in places.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(entries))
+    found = {(entry.use, entry.name): entry for entry in policies()}
+    assert found["queue.policy", "lanes"].what == "Serve short prompts in a lane of their own"
+    assert found["batching.policy", "elsewhere"].what == "Queues that two teams wrote"
+    assert found["allocator.kind", "bare"].what == NO_DOCSTRING
+    assert found["allocator.kind", "bare"].verified == "uses oracle knowledge"
+    assert "'Lost'" in found["preemption.victim", "lost"].what, "one fault hides no other policy"
+    assert main(["list", "policies"]) == 0
+    assert "lane of their own" in capsys.readouterr().out
 
 
 def test_json_and_all_kinds(capsys: pytest.CaptureFixture[str]) -> None:
