@@ -2,7 +2,7 @@
 
 Profiles: ``dev`` at a desk, ``ci`` (the same examples each time) where ``CI`` is set, ``nightly``
 (2,000 examples) with ``KVSIM_NIGHTLY=1``, which also runs what is marked ``slow`` (so does
-``pytest -m slow``). A test that needs more than the usual 100 takes
+``pytest -m slow``). A test that needs more than the usual 60 takes
 ``@settings(max_examples=max(200, settings().max_examples))``: 200 normally, 2,000 at night.
 
 A failure is told on stderr when it happens, with what reproduces it; pytest has the rest at the
@@ -32,6 +32,7 @@ _SLOW_DATA = [HealthCheck.too_slow]  # says how busy the machine is, not whether
 _SHRINKS = os.environ.get("KVSIM_SHRINK") == "1"
 settings.register_profile(
     "dev",
+    max_examples=60,
     deadline=None,
     print_blob=True,
     phases=set(Phase) if _SHRINKS else set(Phase) - {Phase.shrink, Phase.explain},

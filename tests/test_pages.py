@@ -268,6 +268,7 @@ def test_printed_at_once_a_page_has_all_its_charts(
     assert browser.ask("return window.printed") == text_of("run", WORD).count('class="plot"') >= 8
 
 
+@pytest.mark.slow
 def test_charts_in_view_come_first_and_nothing_moves_when_the_others_come(
     browser: Browser, written: dict[tuple[str, bool], Path]
 ) -> None:

@@ -152,6 +152,7 @@ def test_json_is_never_painted(
     assert "\x1b" not in piped(capsys, *FEW, "--json")
 
 
+@pytest.mark.slow
 def test_the_panel_is_drawn_wiped_and_followed_by_the_table() -> None:
     shown = on_terminal(*FEW, "--watch", "--watch-speed", "20")  # 4 s for 3 frames of 0.1 s
     assert shown.startswith(HIDE)

@@ -134,6 +134,7 @@ def test_chunks_beside_decodes(
     assert_close(ours, torch.cat(rows), dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is for machines without GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("num_splits", [None, 1, 3, 8])

@@ -58,6 +58,7 @@ def test_a_time_for_each_request_of_a_call_comes_back() -> None:
     assert fit.values["per_area_us"] == pytest.approx(9e-5, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_past_token_that_nobody_measured_is_as_dear_as_in_the_shortest_form() -> None:
     model = load_model("llama-3.1-8b")
     points = prefills(np.array([1.0, 4, 16, 64]), 1.8)
@@ -92,6 +93,7 @@ def test_calls_of_one_request_cannot_tell_it_from_their_floor() -> None:
     assert fit.values["reach_us"] == pytest.approx(9 + 1.8, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_point_does_not_help_to_choose_the_form_that_predicts_it() -> None:
     points = layer_in_tiles(128)
     forms = [form.pieces for form in blocks.layer_forms(points)]
@@ -109,6 +111,7 @@ def test_a_longer_form_that_few_points_cannot_carry_is_passed_over() -> None:
     assert (chosen, len(fit.coefficients[0])) == (0, 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.lists(st.floats(0.6, 1.6), min_size=len(TOKENS), max_size=len(TOKENS)))
 def test_no_fitted_layer_is_faster_with_more_tokens(factors: list[float]) -> None:

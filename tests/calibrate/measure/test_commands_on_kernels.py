@@ -57,6 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_bare_image_is_enough_to_calibrate(folder: Path) -> None:
     profile = load_profile(folder / "profile.json")
     assert profile.measured.batch == (1, 4)
@@ -64,6 +65,7 @@ def test_a_bare_image_is_enough_to_calibrate(folder: Path) -> None:
     assert min(row["median_us"] for row in profile.measurement["points"]) > 0
 
 
+@pytest.mark.slow
 def test_validate_local_puts_real_beside_simulated(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

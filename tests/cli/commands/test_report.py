@@ -80,6 +80,7 @@ def test_rows_of_a_comparison_and_several_folders(capsys: pytest.CaptureFixture[
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_processes_record_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(*RECORD, "--out", "here") == 0
     assert compare(*RECORD, "--out", "there", "--jobs", "2") == 0

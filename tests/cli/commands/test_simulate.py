@@ -76,6 +76,7 @@ def test_the_column_of_waiting_is_explained_and_shown_only_where_requests_waited
     assert max(map(len, busy.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_an_infinite_cache_can_be_saved_and_explained(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

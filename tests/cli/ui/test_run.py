@@ -43,6 +43,7 @@ def places(tmp_path: Path) -> Places:
     return Places(bundled_path("chat-2k").parent, tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_map", [False, True])
 def test_the_command_line_shown_does_the_same(
     block_map: bool, places: Places, tmp_path: Path
@@ -208,6 +209,7 @@ def test_what_a_file_says_is_no_markdown(
     assert not places.out.exists()
 
 
+@pytest.mark.slow
 def test_pools_are_watched_one_after_the_other(page: AppTest, places: Places) -> None:
     page.button[0].click().run()
     assert not page.exception

@@ -82,6 +82,7 @@ def test_snapshots_are_left_out_where_all_are_too_many(
     assert np.array_equal(lost, plane(whole[0], "evicted").any(axis=0))
 
 
+@pytest.mark.slow
 def test_the_largest_map_fits(maps: list[BlockMap]) -> None:
     """Noise does not compress: three maps of full size must be thinned to stay below 8 MB."""
     rng = np.random.default_rng(0)

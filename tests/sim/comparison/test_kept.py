@@ -51,6 +51,7 @@ def scenarios(*names: str) -> dict[str, Scenario]:
     return {name: scenario.with_values(SMALL) for name, scenario in named.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_tables_are_those_of_single_runs(jobs: int) -> None:
     trace = chat()

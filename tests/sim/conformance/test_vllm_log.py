@@ -38,7 +38,9 @@ def test_every_log_is_in_the_index() -> None:
     assert len(WITH_GROUPS) == 28
 
 
-@pytest.mark.parametrize("step", [True, False], ids=["stepper", "leaper"])
+@pytest.mark.parametrize(
+    "step", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["stepper", "leaper"]
+)
 @pytest.mark.parametrize("name", sorted(INDEX))
 def test_made_up_scenario(name: str, step: bool, recorded: Recorded) -> None:
     log, trace = recorded(name)
@@ -102,7 +104,9 @@ def slice_at(path: Path) -> tuple[GoldenLog, Trace]:
     return log, read_trace(find_trace(log))
 
 
-@pytest.mark.parametrize("step", [True, False], ids=["stepper", "leaper"])
+@pytest.mark.parametrize(
+    "step", [pytest.param(True, marks=pytest.mark.slow), False], ids=["stepper", "leaper"]
+)
 @pytest.mark.parametrize("name", REAL)
 def test_slice_of_a_public_trace(name: str, step: bool, shared: Path) -> None:
     path = shared / "golden" / "vllm-real" / f"{name}.jsonl.gz"

@@ -104,6 +104,7 @@ def test_each_wait_is_that_of_lindleys_recursion(outputs: Outputs, number: int, 
     assert np.array_equal(waits_ps(trace, done), lindley_ps(trace))
 
 
+@pytest.mark.slow
 @ALL
 def test_the_mean_wait_is_that_of_pollaczek_and_khinchine(outputs: Outputs) -> None:
     trace, done = simulated(outputs, 50_000, step=False)

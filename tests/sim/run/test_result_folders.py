@@ -123,6 +123,7 @@ def saver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Saver]:
         process.kill()
 
 
+@pytest.mark.slow
 def test_one_of_two_that_save_into_one_folder_has_it(saver: Saver) -> None:
     for number in range(50):
         saver.start((0, f"run-{number}", 0), (1, f"run-{number}", 0))
@@ -132,6 +133,7 @@ def test_one_of_two_that_save_into_one_folder_has_it(saver: Saver) -> None:
     assert saver.drafts() == []
 
 
+@pytest.mark.slow
 def test_two_that_save_without_a_name_have_a_folder_each(saver: Saver) -> None:
     for number in range(1, 51):
         saver.start((0, "", 0), (1, "", 0))
@@ -142,6 +144,7 @@ def test_two_that_save_without_a_name_have_a_folder_each(saver: Saver) -> None:
     assert (runs / (runs / "latest").read_text("utf-8").strip()) in found
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_moment_is_there_whole_or_not_at_all(saver: Saver) -> None:
     moments = random.Random(13)
     saver.start((0, "timed", 0))
