@@ -89,4 +89,4 @@ def test_the_search_finds_a_key_without_a_server(site: Path, browser: Browser) -
     box.send_keys("new_token_ratio")
     browser.wait("document.querySelector('.md-search-result__item a')")
     found = browser.driver.find_elements("css selector", ".md-search-result__item a")
-    assert any("scenarios.html" in (link.get_attribute("href") or "") for link in found)
+    assert any("scenario-keys.html" in (link.get_attribute("href") or "") for link in found)
