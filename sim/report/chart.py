@@ -1,4 +1,4 @@
-"""A chart of a page: a figure with its title, what to see in it, and what it says in words."""
+"""A chart of a page: a figure, its title, what to look for, and its numbers in words."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 _IN_SCRIPT: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|[mu]?s|[KMGT]i?B|GB/s|requests?/s|tokens?/s)(?![\w/]))")
-"""The space between a number and what it counts in."""
+"""The space between a number and its unit."""
 
 
 class Chart(NamedTuple):
     """``title``, ``see`` and ``summary`` are plain text.
 
-    ``see``: one line, what to look for. ``summary``: the figure's numbers in words, for who cannot
-    see it. Names inside the figure must be escaped already: plotly reads some HTML. A figure of
-    panels side by side says in ``layout.meta["panel_px"]`` how high each is on a phone, where they
-    stand one below the other.
+    ``see``: what to look for. ``summary``: the figure's numbers in words, for readers who cannot
+    see the figure. Names inside the figure must be escaped, because plotly reads some HTML. A phone
+    shows panels one below the other; ``layout.meta["panel_px"]`` is the height of each panel there.
     """
 
     title: str
@@ -32,7 +31,7 @@ class Chart(NamedTuple):
 
 
 def chart_html(chart: Chart, number: int) -> str:
-    """A section of a page; ``number`` gives it fixed ids."""
+    """Return a section of a page; ``number`` makes its ids."""
     name, caption = f"chart-{number}", escape(unbroken(chart.summary))
     plot = (
         f'<div class="plot" id="{name}" role="img" '
@@ -51,20 +50,20 @@ def chart_html(chart: Chart, number: int) -> str:
 
 
 def unbroken(text: str) -> str:
-    """The text with spaces between numbers and units at which no line ends."""
+    """Return the text with non-breaking spaces between numbers and units."""
     return _UNIT.sub("\u00a0", text)
 
 
 def scrollable(html: str, label: str) -> str:
-    """A box that scrolls by itself, also by keyboard."""
+    """Return a box that scrolls on its own, also by keyboard."""
     return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{html}</div>'
 
 
 def _data(figure: go.Figure) -> str:
-    """Traces and layout as JSON that no browser takes for HTML; the page has its own template."""
+    """Return traces and layout as JSON without HTML characters; the page has its own template."""
     document = figure.to_plotly_json()
     kinds = {trace["type"] for trace in document["data"]}
-    assert kinds <= {"scatter", "bar"}, "the page's plotly draws lines and bars alone"
+    assert kinds <= {"scatter", "bar"}, "the page's plotly draws only lines and bars"
     layout = {name: value for name, value in document["layout"].items() if name != "template"}
     text = json.dumps({"data": document["data"], "layout": layout}, separators=(",", ":"))
     return text.translate(_IN_SCRIPT)

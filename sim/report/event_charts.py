@@ -1,4 +1,4 @@
-"""Figures of what happens in between: cache hits, preemptions, swapping, what steps are made of."""
+"""Figures of events: cache hits, preemptions, swapping, and what step time is spent on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
-from kvsim.sim.report.load_charts import GIB, add_area, time_figure
+from kvsim.sim.report.load_charts import GIB, add_area, time_chart, time_figure
 from kvsim.sim.report.palette import BLUE, GREEN, ORANGE, PALE, SKY, VERMILLION
 from kvsim.traces.common.text import counted
 
@@ -22,18 +22,18 @@ STEP_PARTS: Final = {
     "overhead": ("overhead", ORANGE),
     "idle": ("no step", PALE),
 }
-"""What time goes into, in words, and its colour: weights and KV as on the page of a plan."""
+"""Label and colour of each part of step time; weights and KV as on the page of a plan."""
 _NO_TIME_S: Final = 1e-12
 _FEW: Final = 6
-"""Events up to which an axis has a tick for each."""
+"""Largest number of events for which an axis has a tick at each number."""
 
 
 def hit_chart(view: RunView) -> Chart | str:
-    """Share of prompt tokens that were found in the cache, by when requests arrived."""
+    """Share of prompt tokens that were found in the cache, by arrival time."""
     columns = view.columns
     prompts = columns.prompt_tokens * columns.num_prompts
     if not columns.hit_tokens.any():
-        return "No prefix cache hits: no prompt token was found in a cache."
+        return "Prefix cache hits: no prompt token was found in the cache."
     points = [
         (middle, 100 * columns.hit_tokens[part].sum() / max(prompts[part].sum(), 1))
         for middle, part in view.parts()
@@ -53,9 +53,9 @@ def hit_chart(view: RunView) -> Chart | str:
     return Chart(
         "Prefix cache hits",
         figure,
-        "it rises while the cache fills; a fall later means that blocks are evicted before they "
-        "are asked for again.",
-        f"Over the whole run {share:.1f} % of prompt tokens.",
+        "the hit rate rises while the cache fills. If it falls later, blocks are evicted before "
+        "the next prompt needs them.",
+        f"Over the whole run, {share:.1f} % of the prompt tokens were found in the cache.",
     )
 
 
@@ -63,7 +63,7 @@ def preemption_chart(view: RunView) -> Chart | str:
     """Preemptions over time."""
     series = view.series
     if not series["preemptions"].any():
-        return "No preemptions: no running request lost its memory."
+        return "Preemptions: no running request was preempted."
     figure = time_figure(view, "preemptions")
     figure.add_bar(
         x=view.stretch_middle_s,
@@ -75,26 +75,28 @@ def preemption_chart(view: RunView) -> Chart | str:
         figure.update_yaxes(dtick=1)  # no half preemptions
     columns = view.columns
     lost, again = int(columns.lost_tokens.sum()), int(columns.resume_hit_tokens.sum())
-    found = f", {again:,} of them found in the cache again" if again else ""
-    return Chart(
+    found = f"; {again:,} of them were found in the cache again" if again else ""
+    return time_chart(
+        view,
         "Preemptions",
         figure,
-        "each one throws work away or moves it; many in a row mean that too much was let in.",
+        "each preemption discards computed tokens or moves them to the host. Many preemptions in a "
+        "row mean that the scheduler admitted more requests than the memory can hold.",
         f"{counted(int(series['preemptions'].sum()), 'preemption')} of "
-        f"{counted(int((columns.preemptions > 0).sum()), 'request')}, "
-        f"{counted(lost, 'computed token')} lost{found}.",
+        f"{counted(int((columns.preemptions > 0).sum()), 'request')}. They lost "
+        f"{counted(lost, 'computed token')}{found}.",
     )
 
 
 def swap_chart(view: RunView) -> Chart | str:
-    """Bytes on the host, and bytes moved there and back, over time."""
+    """Bytes on the host, and bytes swapped out and in, over time."""
     series = view.series
     if not series["swapped_out_bytes"].any():
-        return "No swap traffic: nothing was moved to the host."
+        return "Swapping: no block was moved to the host."
     figure = time_figure(view, "bytes (GiB)")
     for column, name, colour in (
-        ("swapped_out_bytes", "moved out", VERMILLION),
-        ("swapped_in_bytes", "moved back", GREEN),
+        ("swapped_out_bytes", "swapped out", VERMILLION),
+        ("swapped_in_bytes", "swapped in", GREEN),
     ):
         gib = numbers([(value or 0.0) / GIB for value in view.summed(column)])
         figure.add_bar(x=view.stretch_middle_s, y=gib, name=name, marker={"color": colour})
@@ -102,17 +104,19 @@ def swap_chart(view: RunView) -> Chart | str:
     held = view.over_time(series["host_bytes"] / GIB)
     figure.add_scatter(**held, name="on the host", mode="lines", line=line)
     moved = {way: series[f"swapped_{way}_bytes"].sum() / GIB for way in ("out", "in")}
-    return Chart(
+    return time_chart(
+        view,
         "Swapping",
         figure,
-        "what goes out should come back once; a high line is memory that waits for its turn.",
-        f"{moved['out']:.2f} GiB out, {moved['in']:.2f} GiB back; on the host "
-        f"{view.mean('host_bytes') / GIB:.2f} GiB in the mean.",
+        "each block that is swapped out should be swapped in once. A high line means that many "
+        "preempted requests wait on the host.",
+        f"{moved['out']:.2f} GiB were swapped out and {moved['in']:.2f} GiB were swapped in. The "
+        f"host held {view.mean('host_bytes') / GIB:.2f} GiB on average.",
     )
 
 
 def step_chart(view: RunView) -> Chart | str:
-    """Share of time by what it goes into."""
+    """Share of time by part of the step."""
     series = view.series
     figure, words = time_figure(view, "share of time (%)"), []
     total = series["seconds"].sum()
@@ -123,12 +127,13 @@ def step_chart(view: RunView) -> Chart | str:
             add_area(figure, view, percent, label, colour)
             words.append(f"{label} {100 * column.sum() / total:.1f} %")
     if not words:
-        return "No step times: no step took time."
+        return "Where step time goes: no step took time."
     figure.update_yaxes(range=[0, 100])
-    return Chart(
+    return time_chart(
+        view,
         "Where step time goes",
         figure,
-        "weights are the price of a step whatever is in it; once KV overtakes them, longer "
-        "contexts slow everyone down.",
-        f"Of all time: {', '.join(words)}.",
+        "each step reads the weights once, whatever its batch. If KV takes more time than the "
+        "weights, longer contexts slow down all requests.",
+        f"Share of all time: {', '.join(words)}.",
     )

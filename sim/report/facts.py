@@ -1,4 +1,4 @@
-"""What a result stands on, in words for the top of a page."""
+"""Facts about a result for the top of a page: scenario, trace, rules, step cost."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _CHANGES_NOTHING: Final = ("step", "audit")
 _TOLD_ELSEWHERE: Final = ("model.name", "hardware.name", "slo.ttft", "slo.tpot", "slo.e2e")
-"""Keys that a head has lines of."""
+"""Keys that other lines of the head show."""
 _USUAL: Final = (None, False, "1", "model")
 
 
 def run_facts(run: Run) -> Iterator[tuple[str, str]]:
-    """Scenario, trace, how it was read, cost and fidelity of a run."""
+    """Yield scenario, trace, how the trace was read, rules and step cost of a run."""
     scenario, summary = run.scenario, run.summary
     yield (
         "scenario",
@@ -41,18 +41,18 @@ def run_facts(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def trace_text(name: str, num_requests: int, sha256: str) -> str:
-    """Name, size and digest of a trace."""
+    """Return name, size and digest of a trace."""
     digest = f", sha256 {sha256[:16]}" if sha256 else ""
     return f"{name}, {counted(num_requests, 'request')}{digest}"
 
 
 def rules_text(preset: object, verified: str | None) -> str:
-    """Whose rules, and how far they were checked."""
+    """Return which engine's rules are simulated, and how they were verified."""
     return f"{preset}: {verified}" if preset else "own scenario: no engine's, nothing to verify"
 
 
 def request_counts(requests: Requests) -> list[tuple[str, int]]:
-    """How many ended in each way; ways that are rare are left out where no request took them."""
+    """Return how many requests ended in each way; rare ways are left out where the count is 0."""
     rare = [("aborted", requests.aborted), ("not sent", requests.not_sent)]
     return [
         ("finished", requests.finished),
@@ -63,9 +63,9 @@ def request_counts(requests: Requests) -> list[tuple[str, int]]:
 
 
 def cost_text(costs: Sequence[Cost]) -> str:
-    """Source of step times, and the share of steps outside its measured range in the runs.
+    """Return the source of step times, and the share of steps outside its measured range.
 
-    Nothing of a range where there is none.
+    A source without a measured range has no share.
     """
     if is_assumed(costs[0].source):
         return costs[0].source
@@ -76,7 +76,7 @@ def cost_text(costs: Sequence[Cost]) -> str:
 
 
 def throughput_text(rates: Throughput) -> str:
-    """Rates of a run over all its time."""
+    """Return the rates over the whole run."""
     return (
         f"{number(rates.requests_per_s)} requests/s, "
         f"{number(rates.output_tokens_per_s)} output tokens/s, "
@@ -85,7 +85,7 @@ def throughput_text(rates: Throughput) -> str:
 
 
 def goodput_text(goodput: Goodput) -> str:
-    """Rate of the requests that keep the limits, their share, and the limits."""
+    """Return the rate and the share of the requests that keep the limits, and the limits."""
     limits = ", ".join(
         f"{name.removesuffix('_s').upper()} <= {seconds(limit)}"
         for name, limit in goodput.slo.to_dict().items()
@@ -97,7 +97,7 @@ def goodput_text(goodput: Goodput) -> str:
 
 
 def _changed(scenario: Scenario) -> Iterator[str]:
-    """Keys whose values are not those of the preset."""
+    """Yield the keys that differ from the preset."""
     if scenario.preset not in preset_names():
         return
     usual, tables = (scenario_to_dict(one) for one in (load_scenario(scenario.preset), scenario))
@@ -110,7 +110,7 @@ def _changed(scenario: Scenario) -> Iterator[str]:
 
 
 def _reading(run: Run) -> Iterator[str]:
-    """How the trace was read and replayed, where it is not as it stands."""
+    """Yield how the trace was read and replayed, where that changes the trace."""
     receipt, source = run.trace.receipt, run.source
     if receipt is not None:
         yield f"{receipt.path} ({receipt.format})"

@@ -1,4 +1,4 @@
-"""What all figures share: numbers that a screen can show, thinning, look."""
+"""Parts that all figures share: rounded numbers, thinning, axes and layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 MOST_POINTS: Final = 2000
-"""Of a curve: more than a screen has columns."""
+"""Largest number of points of a curve; a screen has fewer columns."""
 SECONDS: Final = {
     "tickformatstops": [
         {"dtickrange": [1, None], "value": ",~f"},
@@ -23,32 +23,32 @@ SECONDS: Final = {
     ],
     "ticksuffix": "s",
 }
-"""Axis in seconds whose ticks are ``5ms``, ``2s`` or ``1,000s``: nobody thinks in kiloseconds."""
+"""Axis in seconds with ticks such as ``5ms``, ``2s`` or ``1,000s``, and no kiloseconds."""
 _TENS_ALONE: Final = 2.5
-"""Powers of ten from which on a phone has room for tens only."""
+"""Number of decades from which a phone has room only for powers of ten."""
 _FEWEST_TICKS: Final = 2
-"""With fewer an axis has no scale."""
+"""Smallest number of ticks from which a reader can see the scale of an axis."""
 _EDGE: Final = 0.03
-"""Of an axis, beyond its ticks: in the corner the first ones of both axes would overlap."""
+"""Part of an axis beyond its ticks, so that the first labels of two axes do not overlap."""
 
 
 def numbers(values: ArrayLike) -> list[float | None]:
-    """Five significant digits: what a screen shows, and a tenth of the file; nan is a gap."""
+    """Return the values with five significant digits, which keep the file small; nan is a gap."""
     array = np.asarray(values, dtype=np.float64)
     return [None if np.isnan(value) else float(f"{value:.5g}") for value in array.tolist()]
 
 
 def escaped(name: str) -> str:
-    """Name as plotly shows it: it reads some HTML, but no entities of quotes."""
+    """Return a name as plotly shows it: plotly reads some HTML, but no entities of quotes."""
     return escape(name, quote=False)
 
 
 def thinned(
     x: NDArray[Any], y: NDArray[Any], most: int = MOST_POINTS
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Not many more than ``most`` points of a curve, with the least and the greatest of each part.
+    """Return about ``most`` points of a curve, with the minimum and maximum of each part; O(n).
 
-    O(n). The first and the last point stay; nan counts as neither least nor greatest.
+    The first and the last point stay. A nan is neither minimum nor maximum.
     """
     if len(y) <= most:
         return x, y
@@ -65,10 +65,10 @@ def thinned(
 
 
 def log_ticks(values: Iterable[float | None], show: Callable[[float], str]) -> dict[str, object]:
-    """Ticks of a logarithmic axis with ``show`` for words: 1, 2, 5, or tens where it is long.
+    """Return ticks of a logarithmic axis at 1, 2 and 5, or at powers of ten on a long axis.
 
-    Only values above 0 have a place on it; a linear axis where there is none. Where the values lie
-    so close that they have no two ticks among them, the axis reaches to the ticks around them.
+    ``show`` makes the labels. Values of 0 or below are left out; without other values the axis is
+    linear. If there are fewer than two ticks among the values, the axis reaches to the next ticks.
     """
     positive = [value for value in values if value is not None and value > 0]
     if not positive:
@@ -91,19 +91,19 @@ def log_ticks(values: Iterable[float | None], show: Callable[[float], str]) -> d
 
 
 def in_seconds(figure: go.Figure, axis: str, data_title: str) -> go.Figure:
-    """Say for the downloaded data what ``axis`` (x or y) is; its ticks bear units themselves."""
+    """Name ``axis`` (x or y) for the downloaded data; its ticks have their own units."""
     return figure.update_layout(meta={axis: data_title})
 
 
 def new_figure(x_title: str, y_title: str, *, height: int = 380) -> go.Figure:
-    """An empty figure in the look of all, with units in the titles of its axes."""
+    """Return an empty figure in the common layout, with units in the titles of its axes."""
     import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
 
     return laid_out(go.Figure(), x_title, y_title, height=height)
 
 
 def laid_out(figure: go.Figure, x_title: str, y_title: str, *, height: int = 380) -> go.Figure:
-    """The figure with titles of all its axes, and a legend below that a phone has room for."""
+    """Return the figure with titles of all axes, and a legend below that fits on a phone."""
     figure.update_layout(
         template="plotly_white",
         height=height,

@@ -1,4 +1,4 @@
-"""Figures of latencies: their distributions, and how they change over a run."""
+"""Figures of latencies: distributions, and changes over a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import SECONDS, in_seconds, laid_out, log_ticks, new_figure, numbers
-from kvsim.sim.report.load_charts import time_figure
+from kvsim.sim.report.load_charts import time_chart, time_figure
 from kvsim.sim.report.palette import LINES
 from kvsim.traces.common.quantities import PS_PER_S
 from kvsim.traces.common.text import counted, seconds
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _QUANTILES: Final = np.linspace(0.0, 1.0, 201)
 _P99: Final = 198
-_COURSES: Final = (("p50", 50), ("p99", 99), ("max", 100))
+_PERCENTILES: Final = (("p50", 50), ("p99", 99), ("max", 100))
 _Curve = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
 
 
 def distribution_chart(view: RunView) -> Chart | str:
-    """Share of finished requests (ITL: of token gaps) at or below a latency."""
+    """Share of finished requests with at most a latency; for ITL, the share of token gaps."""
     columns = view.columns
     finished = columns.finished()
     curves = {
@@ -35,7 +35,7 @@ def distribution_chart(view: RunView) -> Chart | str:
         "ITL": _gap_curve(view.run.engine.recorder.gaps),
         "E2E": _curve(columns.e2e_s()[finished]),
     }
-    figure = in_seconds(new_figure("latency", "at or below (%)"), "x", "latency (s)")
+    figure = in_seconds(new_figure("latency", "requests or gaps (%)"), "x", "latency (s)")
     words: list[str] = []
     edges: list[float] = []
     for (name, (values_s, shares)), line in zip(curves.items(), LINES, strict=False):
@@ -43,9 +43,9 @@ def distribution_chart(view: RunView) -> Chart | str:
             figure.add_scatter(x=numbers(values_s), y=numbers(shares), name=name, line=line)
             edges += values_s[values_s > 0][[0, -1]].tolist() if values_s[-1] > 0 else []
             half, most = (seconds(float(values_s[place])) for place in (100, _P99))
-            words.append(f"{name} half within {half}, 99 % within {most}")
+            words.append(f"{name} p50 {half}, p99 {most}")
     if not words:
-        return "No latencies: no request finished."
+        return "Latency distributions: no request finished."
     if edges:  # something takes time
         figure.update_xaxes(**log_ticks(edges, seconds))
         figure.update_xaxes(title_text="latency (logarithmic)")
@@ -54,17 +54,17 @@ def distribution_chart(view: RunView) -> Chart | str:
     return Chart(
         "Latency distributions",
         figure,
-        "a steep curve means all are served alike; a long foot to the right is the tail that "
-        "users complain about.",
+        "a steep curve means that all requests have about the same latency. A curve that becomes "
+        "flat near the top means that a few requests are much slower than the others.",
         f"{'; '.join(words)}.",
     )
 
 
-def course_chart(view: RunView) -> Chart | str:
-    """Percentiles of TTFT, TPOT and E2E by when requests arrived."""
+def latency_chart(view: RunView) -> Chart | str:
+    """Percentiles of TTFT, TPOT and E2E by arrival time."""
     parts, columns = list(view.parts()), view.columns
     if not parts:
-        return "No latencies over time: no request finished."
+        return "Latencies over the run: no request finished."
     from plotly.subplots import make_subplots  # noqa: PLC0415 - only a report needs plotly
 
     latencies = {"TTFT": columns.ttft_s(), "TPOT": columns.tpot_s(), "E2E": columns.e2e_s()}
@@ -74,7 +74,7 @@ def course_chart(view: RunView) -> Chart | str:
     middles = numbers([middle for middle, _ in parts])
     for row, (panel, values_s) in enumerate(latencies.items(), 1):
         table = np.array([_percentiles(values_s[part]) for _, part in parts])
-        for (name, _), line, values in zip(_COURSES, LINES, table.T, strict=False):
+        for (name, _), line, values in zip(_PERCENTILES, LINES, table.T, strict=False):
             figure.add_scatter(
                 x=middles,
                 y=numbers(values),
@@ -96,24 +96,22 @@ def course_chart(view: RunView) -> Chart | str:
     return Chart(
         "Latencies over the run",
         figure,
-        "flat curves are a system at rest; p99 that leaves p50 behind is a queue that only some "
-        "requests stand in.",
-        f"Over {len(parts)} stretch{'es' * (len(parts) > 1)} of arrivals. "
-        f"Worst TTFT {seconds(float(worst_s))}, of "
-        f"requests that came around {seconds(part)}.",
+        "flat curves mean a stable load. If p99 rises and p50 does not, only some requests wait.",
+        f"The requests are in {counted(len(parts), 'group')} by arrival time. The largest TTFT is "
+        f"{seconds(float(worst_s))}, of a request that arrived around {seconds(part)}.",
     )
 
 
 def gap_chart(view: RunView) -> Chart | str:
-    """Percentiles of the gaps between tokens, by when the later token came."""
+    """Percentiles of the gaps between tokens, by the time of the later token."""
     gaps = view.gaps()
     ends = gaps.num > 0
     if not ends.any():
-        return "No gaps between tokens: no request got a second token."
+        return "Token gaps over the run: no request got a second token."
     figure = in_seconds(time_figure(view, "gap"), "y", "gap (s)")
-    curves_s = [gaps.quantiles_ps(q / 100) / PS_PER_S for _, q in _COURSES[:-1]]
+    curves_s = [gaps.quantiles_ps(q / 100) / PS_PER_S for _, q in _PERCENTILES[:-1]]
     curves_s.append(np.where(ends, gaps.max_ps / PS_PER_S, np.nan))
-    for (name, _), line, values_s in zip(_COURSES, LINES, curves_s, strict=False):
+    for (name, _), line, values_s in zip(_PERCENTILES, LINES, curves_s, strict=False):
         figure.add_scatter(
             x=view.stretch_middle_s,
             y=numbers(values_s),
@@ -131,14 +129,15 @@ def gap_chart(view: RunView) -> Chart | str:
         figure.update_yaxes(SECONDS)
     longest = int(gaps.max_ps.argmax())
     tails_s = curves_s[1][ends]
-    return Chart(
+    return time_chart(
+        view,
         "Token gaps over the run (ITL)",
         figure,
-        "a peak is when streams stuttered: of the longest gap alone for a few requests, of p99 for "
-        "many, of p50 for all.",
-        f"By when the later token came, over {counted(len(ends), 'stretch', 'stretches')} of the "
-        f"run. p99 from {seconds(float(tails_s.min()))} to {seconds(float(tails_s.max()))}; the "
-        f"longest gap, {seconds(gaps.max_ps[longest] / PS_PER_S)}, ended around "
+        "a peak is a time at which token streams paused. A peak of the maximum alone concerns a "
+        "few requests, a peak of p99 concerns many, and a peak of p50 concerns most.",
+        f"The run is cut into {counted(len(ends), 'stretch', 'stretches')}; a gap counts at its "
+        f"end. p99 is between {seconds(float(tails_s.min()))} and {seconds(float(tails_s.max()))}. "
+        f"The longest gap is {seconds(gaps.max_ps[longest] / PS_PER_S)} and ends around "
         f"{seconds(view.stretch_middle_s[longest])}.",
     )
 
@@ -146,8 +145,8 @@ def gap_chart(view: RunView) -> Chart | str:
 def _percentiles(values_s: NDArray[np.float64]) -> list[float]:
     defined = values_s[~np.isnan(values_s)]
     if not len(defined):
-        return [np.nan] * len(_COURSES)
-    return [float(value) for value in np.percentile(defined, [q for _, q in _COURSES])]
+        return [np.nan] * len(_PERCENTILES)
+    return [float(value) for value in np.percentile(defined, [q for _, q in _PERCENTILES])]
 
 
 def _curve(values_s: NDArray[np.float64]) -> _Curve:

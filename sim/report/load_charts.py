@@ -1,4 +1,4 @@
-"""Figures over a run's time windows: the pool by state, who runs and who waits for what."""
+"""Figures over a run's time windows: KV memory by state, running and waiting requests."""
 
 from __future__ import annotations
 
@@ -11,16 +11,7 @@ from kvsim.sim.metrics.tables import cause_column
 from kvsim.sim.recording.waiting_clock import CAUSES
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import new_figure, numbers
-from kvsim.sim.report.palette import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PALE,
-    PURPLE,
-    SKY,
-    STATE_LABELS,
-    VERMILLION,
-)
+from kvsim.sim.report.palette import BLUE, CAUSE_LABELS, SKY, STATE_LABELS
 from kvsim.traces.common.text import amount, number
 
 if TYPE_CHECKING:
@@ -30,88 +21,89 @@ if TYPE_CHECKING:
     from kvsim.sim.report.run_page import RunView
 
 GIB: Final = 2**30
-_CAUSES: Final = {
-    "step": ("the step in progress", PALE),
-    "max_num_seqs": ("a free place in the batch", PURPLE),
-    "token_budget": ("the token budget", ORANGE),
-    "blocks": ("KV blocks", VERMILLION),
-    "admission rule": ("an admission rule", GREEN),
-}
-"""What requests wait for, in words, and its colour."""
 _NOBODY: Final = 1e-9
-"""Requests: what rounding leaves of a difference."""
+"""Requests: a difference below this is a rounding error."""
 
 
 def time_figure(view: RunView, y_title: str) -> go.Figure:
-    """An empty figure over the time of a run: the same for all, whatever is drawn in it."""
-    start_s, seconds = view.series["start_s"], view.series["seconds"]
+    """Return an empty figure over the time of a run; all such figures have the same time axis."""
     figure = new_figure("time (s)", y_title)
-    if seconds.any():
-        figure.update_xaxes(range=numbers([start_s[0], start_s[-1] + seconds[-1]]))
+    if view.series["seconds"].any():
+        figure.update_xaxes(range=numbers([view.time_axis.start_s, view.time_axis.end_s]))
     return figure
+
+
+def time_chart(view: RunView, title: str, figure: go.Figure, see: str, summary: str) -> Chart:
+    """Return a chart over the time of a run; its text also says where the time axis was cut."""
+    return Chart(title, figure, see, f"{summary} {view.time_axis.note}".rstrip())
 
 
 def memory_chart(view: RunView) -> Chart | str:
     """Mean KV bytes by state in each time window, stacked up to the whole pool."""
     if not view.series["seconds"].any():
-        return "No KV memory over time: no time passed."
+        return "KV memory over time: no time passed."
     figure = time_figure(view, "KV memory (GiB)")
     for state in STATES:
         label, colour = STATE_LABELS[state]
         add_area(figure, view, view.series[f"{state}_bytes"] / GIB, label, colour)
     pool_bytes = view.run.setup.pool.pool_bytes
+    figure.update_yaxes(range=[0, pool_bytes / GIB])
     shares = ", ".join(f"{s} {100 * view.mean(f'{s}_bytes') / pool_bytes:.1f} %" for s in STATES)
-    return Chart(
+    return time_chart(
+        view,
         "KV memory by state",
         figure,
-        "the six states add up to the pool; whatever is not token holds no token of a request.",
-        f"Of {amount(pool_bytes)}, mean over the run: {shares}.",
+        "the six states add up to the pool. Requests hold the three lowest: token, reserved and "
+        "internal. Only the token part stores the KV of tokens.",
+        f"Mean over the run, of {amount(pool_bytes)}: {shares}.",
     )
 
 
 def queue_chart(view: RunView) -> Chart | str:
-    """Mean numbers of running, of preempted, and of new requests by what they wait for."""
+    """Mean numbers of running and preempted requests, and of new ones by what they wait for."""
     if not view.series["seconds"].any():
-        return "No running and waiting requests over time: no time passed."
+        return "Running and waiting requests over time: no time passed."
     figure, series = time_figure(view, "requests"), view.series
     if series["preempted"].any():
         add_area(figure, view, series["preempted"], "preempted, wait again", SKY)
     for cause in CAUSES:
         new = series[cause_column("waiting", cause)] - series[cause_column("preempted", cause)]
-        label, colour = _CAUSES[cause]
+        label, colour = CAUSE_LABELS[cause]
         if (new > _NOBODY).any():
             add_area(figure, view, np.maximum(new, 0), f"waiting for {label}", colour)
     line = {"color": BLUE, "width": 2}
     figure.add_scatter(**view.over_time(series["running"]), name="running", mode="lines", line=line)
     counts = ". ".join(
-        f"{name.capitalize()} {number(view.mean(name))} in the mean, "
+        f"{name.capitalize()}: {number(view.mean(name))} on average, "
         f"{number(float(series[name].max()))} in the fullest window"
         for name in ("running", "waiting")
     )
-    return Chart(
+    return time_chart(
+        view,
         "Running, waiting and preempted requests",
         figure,
-        "the areas add up to the queue: requests that were preempted, then new ones; the widest "
-        "colour is what binds. A queue that grows while requests arrive means overload.",
-        f"{counts}. {_causes_in_words(view, 'waiting', 'Waiting')}"
-        f"{_causes_in_words(view, 'preempted', 'Of them preempted')}".rstrip(),
+        "the areas add up to the queue: preempted requests first, then new requests by what they "
+        "wait for. The largest area is what binds. If the queue grows while requests arrive, the "
+        "server is overloaded.",
+        f"{counts}. {_causes_in_words(view, 'waiting', 'Waiting requests')}"
+        f"{_causes_in_words(view, 'preempted', 'Preempted requests')}".rstrip(),
     )
 
 
 def _causes_in_words(view: RunView, who: str, label: str) -> str:
-    """What the mean number of waiting, or of preempted, requests waits for; nothing for none."""
+    """What waiting or preempted requests wait for on average; nothing where there are none."""
     words = [
-        f"{_CAUSES[cause][0]} {number(mean, 3)}"
+        f"{CAUSE_LABELS[cause][0]} {number(mean, 3)}"
         for cause in CAUSES
         if (mean := view.mean(cause_column(who, cause)))
     ]
-    return f"{label}, in the mean, for: {', '.join(words)}. " if words else ""
+    return f"{label} by cause, on average: {', '.join(words)}. " if words else ""
 
 
 def add_area(
     figure: go.Figure, view: RunView, values: NDArray[np.float64], name: str, colour: str
 ) -> None:
-    """One layer of a stack over the windows of a run."""
+    """Add one layer of a stack over the time windows of a run."""
     figure.add_scatter(
         **view.over_time(values),
         name=name,

@@ -1,4 +1,4 @@
-"""Small multiples: panels of one size, three beside each other, on a phone one below the other."""
+"""Small multiples: panels of one size, three in a row; a phone shows them in one column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ACROSS: Final = 3
 _ABOVE_PX: Final = 60
 _TITLE_PX: Final = 13
-"""Letters of a panel's title: three of them have room beside each other on paper."""
+"""Font size of a panel's title; paper has room for three titles in a row."""
 
 
 def small_multiples(
@@ -23,12 +23,14 @@ def small_multiples(
     around_px: int,
     *,
     shared_x: bool = False,
+    shared_y: bool = False,
     below_px: int = 45,
 ) -> go.Figure:
-    """One panel a title, ``inner_px`` high, with so much for title and axis between two.
+    """Return a figure with a panel of height ``inner_px`` for each title.
 
-    Titles are escaped already. ``shared_x``: all panels have the same axes, else those beside each
-    other share theirs of ``y``. ``below_px``: for what stands below the lowest panels.
+    Titles are escaped. ``around_px`` is the space for title and axis between two panels, and
+    ``below_px`` the space below the lowest panels. With ``shared_x`` or ``shared_y`` all panels
+    have the same axis. Without ``shared_y`` the panels of a row share the y axis.
     """
     from plotly.subplots import make_subplots  # noqa: PLC0415 - only a report needs plotly
 
@@ -39,18 +41,18 @@ def small_multiples(
         rows=down,
         cols=across,
         shared_xaxes="all" if shared_x else False,
-        shared_yaxes="all" if shared_x else True,
+        shared_yaxes="all" if shared_y else True,
         subplot_titles=titles,
         horizontal_spacing=0.04,
         vertical_spacing=around_px / panels_px if down > 1 else 0,
     )
     laid_out(figure, "", "", height=_ABOVE_PX + panels_px + below_px)
     figure.update_annotations(font_size=_TITLE_PX)
-    # looking for labels that run over an edge would take as long as all the rest
+    # plotly needs as long to look for labels beyond an edge as for all the rest
     quick = {"automargin": False, "ticklabeloverflow": "allow"}
     figure.update_xaxes(showticklabels=True, title_standoff=4, nticks=5, **quick)
     figure.update_yaxes(**quick)
-    figure.update_xaxes(automargin=True, row=down)  # its titles, and a legend below
+    figure.update_xaxes(automargin=True, row=down)  # for titles, and a legend below
     for empty in range(len(titles), down * across):
         where = place_of(empty, len(titles))
         figure.update_xaxes(visible=False, **where).update_yaxes(visible=False, **where)
@@ -61,11 +63,11 @@ def small_multiples(
 
 
 def rows_of(num_panels: int) -> int:
-    """Rows of so many panels."""
+    """Return the number of rows of a grid of panels."""
     return -(-num_panels // min(ACROSS, num_panels))
 
 
 def place_of(panel: int, num_panels: int) -> dict[str, int]:
-    """Where a panel is, from 0: row and column, from 1."""
+    """Return row and column, from 1, of a panel with a number from 0."""
     down, right = divmod(panel, min(ACROSS, num_panels))
     return {"row": down + 1, "col": right + 1}

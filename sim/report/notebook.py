@@ -1,4 +1,4 @@
-"""What a notebook shows of a run: one short table, all text escaped."""
+"""What a notebook shows of a run: one short table. All text is escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_html(run: Run) -> str:
-    """Verdict, counts, latencies, memory and cache of a run."""
+    """Return a table with verdict, counts, latencies, memory and cache of a run."""
     summary = run.summary
     requests, latency, hit = summary.requests, summary.latency, summary.cache.hit_percent
     states = summary.memory.all_time.states_percent.to_dict()
@@ -38,7 +38,7 @@ def run_html(run: Run) -> str:
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with its caption; the first cell of each row is its head."""
+    """Return a table with a caption; the first cell of each row is its head."""
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
     body = "".join(
         f"<tr><th>{escape(first)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in rest)}</tr>"

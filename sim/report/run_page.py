@@ -1,4 +1,4 @@
-"""One page about a run: where KV memory went, who waited, how long answers took."""
+"""The page of a run: what binds, what KV memory holds, which requests wait, and latencies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from kvsim.sim.metrics.tables import series_table
 from kvsim.sim.report.event_charts import hit_chart, preemption_chart, step_chart, swap_chart
 from kvsim.sim.report.facts import goodput_text, request_counts, run_facts, throughput_text
 from kvsim.sim.report.figures import numbers
-from kvsim.sim.report.latency_charts import course_chart, distribution_chart, gap_chart
+from kvsim.sim.report.glance_chart import binding_text, glance_chart, memory_text
+from kvsim.sim.report.latency_charts import distribution_chart, gap_chart, latency_chart
 from kvsim.sim.report.load_charts import memory_chart, queue_chart
 from kvsim.sim.report.page import Head, bullets, page
+from kvsim.sim.report.time_axis import time_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,17 +27,18 @@ if TYPE_CHECKING:
     from kvsim.sim.recording.gaps import GapSeries
     from kvsim.sim.report.chart import Chart
     from kvsim.sim.report.page import Block
+    from kvsim.sim.report.time_axis import TimeAxis
     from kvsim.sim.run.run import Run
 
 
 _MOST_PARTS: Final = 120
 _FEWEST_REQUESTS: Final = 20
-"""Of a part in the mean: what its percentiles need."""
+"""Mean number of requests in a group: its percentiles need so many requests."""
 
 
 @dataclass(frozen=True)
 class RunView:
-    """A run as charts read it; everything is found on first use."""
+    """A run as charts read it. Each property is computed on first use."""
 
     run: Run
 
@@ -49,10 +52,18 @@ class RunView:
         """Columns of the requests."""
         return RequestColumns.of(self.run.trace, self.run.engine.recorder)
 
-    def over_time(self, values: NDArray[Any]) -> dict[str, list[float | None]]:
-        """``x`` and ``y`` of a curve: values of the time windows at their middles.
+    @cached_property
+    def time_axis(self) -> TimeAxis:
+        """Axis of all charts over time."""
+        series = self.series
+        return time_axis(
+            series["start_s"], series["seconds"], series["running"] + series["waiting"]
+        )
 
-        One window alone is drawn from its start to its end: a point would not be seen.
+    def over_time(self, values: NDArray[Any]) -> dict[str, list[float | None]]:
+        """Return ``x`` and ``y`` of a curve with one point in the middle of each time window.
+
+        A single window is drawn from its start to its end, because one point is hard to see.
         """
         start_s, seconds = self.series["start_s"], self.series["seconds"]
         if len(seconds) == 1:
@@ -61,7 +72,7 @@ class RunView:
 
     @cached_property
     def _stride(self) -> int:
-        """Windows of a stretch: as many stretches as bars can be told apart on a phone."""
+        """Number of windows in a stretch, so that a phone can show one bar for each stretch."""
         return -(-len(self.series["start_s"]) // _MOST_PARTS)
 
     @cached_property
@@ -72,7 +83,7 @@ class RunView:
         return numbers(start_s[starts] + np.add.reduceat(seconds, starts) / 2)
 
     def summed(self, name: str) -> list[float | None]:
-        """What a column of the windows adds up to in each stretch."""
+        """Sum of a column of the windows in each stretch."""
         values = self.series[name]
         return numbers(np.add.reduceat(values, np.arange(0, len(values), self._stride)))
 
@@ -82,12 +93,12 @@ class RunView:
         return recorder.gaps.over_time(recorder.width_ps, len(self.series["seconds"]), self._stride)
 
     def mean(self, name: str) -> float:
-        """Mean of a column of the windows over the run."""
+        """Mean of a column of the windows over the time of the run."""
         seconds = self.series["seconds"]
         return float(np.average(self.series[name], weights=seconds)) if seconds.any() else 0.0
 
     def parts(self) -> Iterator[tuple[float, NDArray[np.int64]]]:
-        """Equal stretches of arrival time: middle (s), and the finished requests that arrived."""
+        """Yield equal stretches of arrival time: middle (s), and finished requests that arrived."""
         finished = np.flatnonzero(self.columns.finished())
         if not len(finished):
             return
@@ -107,18 +118,18 @@ RUN_CHARTS: Final[tuple[Callable[[RunView], Chart | str], ...]] = (
     memory_chart,
     queue_chart,
     distribution_chart,
-    course_chart,
+    latency_chart,
     gap_chart,
     hit_chart,
     preemption_chart,
     swap_chart,
     step_chart,
 )
-"""In order; where there is nothing to draw, a chart is a sentence that says so."""
+"""Charts in order. A chart without data is a sentence that says so."""
 
 
 def run_page(run: Run) -> Iterator[str]:
-    """Parts of the page's HTML, in order; the same run gives the same text."""
+    """Return the parts of the page's HTML in order; the same run gives the same text."""
     summary = run.summary
     counts = ", ".join(f"{count:,} {name}" for name, count in request_counts(summary.requests))
     facts = [*run_facts(run), ("requests", counts)]
@@ -127,22 +138,26 @@ def run_page(run: Run) -> Iterator[str]:
     facts.append(("throughput", throughput_text(summary.throughput)))
     if summary.goodput is not None:
         facts.append(("goodput", goodput_text(summary.goodput)))
+    view = RunView(run)
+    glance, verdict = glance_chart(view), summary.verdict.text
     head = Head(
         f"kvsim: {run.trace.name}",
         tuple(facts),
-        lead=summary.verdict.text,
-        alarm="Partial: the run was stopped." if run.engine.partial else "",
+        lead=f"{verdict[:1].upper()}{verdict[1:]}.",
+        alarm="Partial: the run was stopped before its end." if run.engine.partial else "",
+        more=f"{memory_text(view)} {binding_text(summary)}".strip(),
+        first=None if isinstance(glance, str) else glance,
     )
-    return page(head, _blocks(run))
+    return page(head, _blocks(view))
 
 
-def _blocks(run: Run) -> Iterator[Block]:
-    view, absent = RunView(run), []
+def _blocks(view: RunView) -> Iterator[Block]:
+    absent = []
     for chart_of in RUN_CHARTS:
         chart = chart_of(view)
         if isinstance(chart, str):
             absent.append(chart)
         else:
             yield chart
-    yield bullets("Nothing to draw", absent)
-    yield bullets("Notes", run.summary.notes)
+    yield bullets("Charts without data", absent)
+    yield bullets("Notes", view.run.summary.notes)

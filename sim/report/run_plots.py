@@ -24,13 +24,16 @@ _AROUND_PX: Final = 60
 
 
 def run_panels(figures: Mapping[str, go.Figure | None]) -> go.Figure:
-    """Panels named by the runs, in their order; one legend for all of them.
+    """Return one panel for each run, in order, with one legend.
 
-    ``figures``: of one kind, with one pair of axes each; ``None`` is an empty panel, at least one
-    is none. A logarithmic axis is in seconds; one is enough for all to be.
+    ``figures``: figures of the same kind with one pair of axes each. ``None`` is an empty panel; at
+    least one figure is not ``None``. A logarithmic axis is in seconds. If one figure has such an
+    axis, all panels have it.
     """
     titles = [escaped(name) for name in figures]
-    figure = small_multiples(titles, _INNER_PX, _AROUND_PX, shared_x=True, below_px=80)
+    figure = small_multiples(
+        titles, _INNER_PX, _AROUND_PX, shared_x=True, shared_y=True, below_px=80
+    )
     drawn = [one for one in figures.values() if one is not None]
     named: set[str] = set()
     logarithmic = [one for one in drawn if one.layout.xaxis.type == "log"]
@@ -51,17 +54,17 @@ def run_panels(figures: Mapping[str, go.Figure | None]) -> go.Figure:
 
 
 class RunPlots:
-    """Figures of one run. Each raises ``ValueError`` where there is nothing to draw."""
+    """Figures of one run. Each raises ``ValueError`` when there is nothing to draw."""
 
     def __init__(self, run: Run) -> None:
         self._view = RunView(run)
 
     def kv(self) -> go.Figure:
-        """KV memory by its six states over time."""
+        """KV memory by state over time."""
         return _figure(load_charts.memory_chart(self._view))
 
     def queue(self) -> go.Figure:
-        """Running requests, and waiting ones by what they wait for."""
+        """Running requests, and waiting requests by what they wait for."""
         return _figure(load_charts.queue_chart(self._view))
 
     def latency(self) -> go.Figure:
@@ -70,10 +73,10 @@ class RunPlots:
 
     def latency_over_time(self) -> go.Figure:
         """Percentiles of TTFT, TPOT and E2E by arrival."""
-        return _figure(latency_charts.course_chart(self._view))
+        return _figure(latency_charts.latency_chart(self._view))
 
     def gaps_over_time(self) -> go.Figure:
-        """Percentiles of the gaps between tokens (ITL), by when the later token came."""
+        """Percentiles of the gaps between tokens (ITL), by the time of the later token."""
         return _figure(latency_charts.gap_chart(self._view))
 
     def hits(self) -> go.Figure:
@@ -85,11 +88,11 @@ class RunPlots:
         return _figure(event_charts.preemption_chart(self._view))
 
     def swapping(self) -> go.Figure:
-        """Bytes on the host, and moved there and back."""
+        """Bytes on the host, and bytes swapped out and in."""
         return _figure(event_charts.swap_chart(self._view))
 
     def steps(self) -> go.Figure:
-        """Share of time by what steps spend it on."""
+        """Share of time by part of the step."""
         return _figure(event_charts.step_chart(self._view))
 
 

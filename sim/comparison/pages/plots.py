@@ -1,4 +1,4 @@
-"""``comparison.plot``: the charts of a comparison's page as plotly figures, for notebooks."""
+"""``comparison.plot``: the charts of a comparison's page as plotly figures for notebooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from kvsim.sim.comparison.comparison import Comparison
-    from kvsim.sim.report.chart import Chart
 
 
 class ComparisonPlots:
@@ -22,13 +21,13 @@ class ComparisonPlots:
         self._comparison, self._rows = comparison, comparison.rows
 
     def memory(self) -> go.Figure:
-        """Share of KV memory by state, one panel a state, one bar a run."""
-        return comparison_charts.memory_chart(self._rows).figure
+        """Stacked bars of KV memory by state, one bar for each run, beside throughput and TTFT."""
+        return comparison_charts.overview_chart(self._rows).figure
 
     def users(self) -> go.Figure:
-        """Latencies, rates and hits, one panel a metric, one bar a run, the best marked.
+        """Latencies, rates and hits: a panel for each metric, a bar for each run, the best marked.
 
-        Raises ``ValueError`` where all of them are 0 or unknown.
+        Raises ``ValueError`` when all of them are 0 or unknown.
         """
         chart = comparison_charts.users_chart(self._rows)
         if isinstance(chart, str):
@@ -36,9 +35,9 @@ class ComparisonPlots:
         return chart.figure
 
     def rates(self) -> go.Figure:
-        """Goodput, or the sustained rate, against the rate of arrivals.
+        """Goodput, or the sustained rate, against the arrival rate.
 
-        Raises ``ValueError`` where only one rate was run, or nothing was served.
+        Raises ``ValueError`` when only one rate was run, or no request was served.
         """
         charts = rate_charts.rate_charts(self._rows)
         if not charts:
@@ -48,36 +47,36 @@ class ComparisonPlots:
         return charts[0].figure
 
     def kv(self) -> go.Figure:
-        """KV memory by its six states over time, a panel a run on shared axes.
+        """KV memory by state over time, a panel for each run.
 
-        Raises ``ValueError`` where no time passed.
+        Raises ``ValueError`` when no time passed.
         """
-        return self._courses()[0].figure
+        return self._over_time().memory.figure
 
     def queue(self) -> go.Figure:
-        """Running and waiting requests over time, a panel a run on shared axes.
+        """Running and waiting requests over time, a panel for each run.
 
-        Raises ``ValueError`` where no time passed.
+        Raises ``ValueError`` when no time passed.
         """
-        return self._courses()[1].figure
+        return self._over_time().queue.figure
 
     def latency(self) -> go.Figure:
-        """Distributions of latencies, a panel a run; see :meth:`RunPlots.latency`.
+        """Distributions of latencies, a panel for each run; see :meth:`RunPlots.latency`.
 
-        Raises ``ValueError`` where no run finished a request, or the comparison holds no runs.
+        Raises ``ValueError`` when no run finished a request, or the comparison holds no runs.
         """
         figures: dict[str, go.Figure | None] = {}
         for name, run in self._comparison.runs.items():
             try:
                 figures[name] = run.plot.latency()
-            except ValueError as error:  # it has nothing to draw
+            except ValueError as error:  # a run without a finished request
                 figures[name], why = None, error
         if all(figure is None for figure in figures.values()):
             raise why
         return run_panels(figures)
 
-    def _courses(self) -> list[Chart]:
-        charts = thumbnail_charts.thumbnail_charts(self._rows)
-        if not charts:
+    def _over_time(self) -> thumbnail_charts.OverTime:
+        charts = thumbnail_charts.charts_of(self._rows)
+        if charts is None:
             raise ValueError("there is nothing to draw: no time passed")
         return charts
