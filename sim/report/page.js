@@ -5,7 +5,7 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const toggle = document.getElementById("theme");
   const probe = document.body.appendChild(document.createElement("i"));
-  const printed_px = 680, printed_part = 0.85; // so high that two charts share a page
+  const printed_px = 680, printed_part = 0.85; // of a page: two charts share it
 
   const colour = (name) => {
     probe.style.color = `var(--${name})`;
@@ -21,7 +21,7 @@
       hoverlabel: { bgcolor: paper, bordercolor: muted, font: { color: ink } },
       modebar: { bgcolor: clear, color: muted, activecolor: ink },
       legend: { bgcolor: clear },
-    } };
+    }, data: { bar: [{ insidetextfont: { color: ink } }] } };
   };
 
   const isDark = () => (root.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";

@@ -1,4 +1,4 @@
-"""The answer of ``kvsim plan`` as one page: where a card's memory goes, what fits in the rest."""
+"""The page of ``kvsim plan``: how a card's memory is used, and how many requests fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.figures import escaped, laid_out, log_ticks, new_figure
 from kvsim.sim.report.page import Head, bullets, page
-from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION
+from kvsim.sim.report.palette import BLUE, CYCLE, GREY, VERMILLION, on_colour
 from kvsim.sim.report.tables import table_html
 from kvsim.traces.common.text import amount, counted
 
@@ -25,7 +25,7 @@ _HEADS: Final = ("", "GiB", "how")
 
 
 def plan_page(document: Plan, pool: Pool | None) -> Iterator[str]:
-    """Parts of one HTML file of a plan's document; ``pool`` is ``None`` where no block fits."""
+    """Return the parts of the page of a plan; ``pool`` is ``None`` when no block fits."""
     return page(_head(document), _blocks(document, pool))
 
 
@@ -87,7 +87,7 @@ def _name(key: str) -> str:
 
 
 def memory_chart(document: Plan) -> Chart:
-    """One bar: what the engine may use, cut into what it spends and what is left for KV."""
+    """One bar: the memory that the engine may use, cut into its uses and the rest for KV."""
     import plotly.graph_objects as go  # noqa: PLC0415 - only a report needs plotly
 
     terms = {name: term.bytes / _GIB for name, term in document.terms.items()}
@@ -95,15 +95,17 @@ def memory_chart(document: Plan) -> Chart:
     left = terms.pop("kv")
     figure, colours = go.Figure(), iter((*CYCLE[1:], *CYCLE[1:]))
     for name, gib in (*terms.items(), *([("kv", left)] if left > 0 else [])):
+        colour = BLUE if name == "kv" else next(colours)
         figure.add_bar(
             x=[round(gib, 4)],
             y=["memory"],
             name=escaped(_name(name)),
             orientation="h",
-            marker={"color": BLUE if name == "kv" else next(colours)},
+            marker={"color": colour},
             text=[f"{escaped(_name(name))} {gib:.2f} GiB"],
             textposition="inside",
             insidetextanchor="middle",
+            insidetextfont={"color": on_colour(colour)},
         )
     laid_out(figure, "memory of a card (GiB)", "", height=320)
     figure.update_layout(barmode="stack", hovermode="closest", legend_traceorder="normal")
@@ -112,18 +114,18 @@ def memory_chart(document: Plan) -> Chart:
     if usable is not None:
         figure.add_vline(x=usable, line={"color": GREY, "dash": "dash", "width": 4})
     words = ", ".join(f"{_name(name)} {gib:.2f}" for name, gib in terms.items())
-    limit = "" if usable is None else f"Of {usable:.2f} GiB that the engine may use (dashed): "
+    limit = "" if usable is None else f"The engine may use {usable:.2f} GiB (dashed line): "
     return Chart(
         "Where the memory goes",
         figure,
-        "what the weights and the work of a step leave is for KV; beyond the dashed line nothing "
-        "fits.",
+        "KV gets the memory that weights and the work of a step leave. The engine may not use the "
+        "memory beyond the dashed line.",
         f"{limit}{f'{words}, ' if words else ''}KV {left:.2f} GiB.",
     )
 
 
 def fit_chart(document: Plan, pool: Pool) -> Chart:
-    """Whole requests of one length that fit at once, against that length."""
+    """Number of requests of one length that fit at the same time, by that length."""
     lengths = _lengths(document.max_model_len_that_fits)
     counts = [pool.requests_of(length) for length in lengths]
     figure = new_figure("context (tokens, logarithmic)", "requests (logarithmic)")
@@ -158,8 +160,8 @@ def fit_chart(document: Plan, pool: Pool) -> Chart:
     return Chart(
         "Requests that fit, by context length",
         figure,
-        "Memory limits the requests below the dashed line, max_num_seqs limits them above it.",
-        f"At once: {words}.",
+        "memory limits the requests below the dashed line; max_num_seqs limits them above it.",
+        f"At the same time: {words}.",
     )
 
 
@@ -168,6 +170,6 @@ def _tick(value: float) -> str:
 
 
 def _lengths(longest: int) -> Sequence[int]:
-    """Powers of two up to the longest length, and that one."""
+    """Return powers of two up to the longest length, and the longest length."""
     powers = [2**power for power in range(_SHORTEST.bit_length() - 1, longest.bit_length())]
     return sorted({*powers, longest}) if longest else [1]

@@ -160,10 +160,7 @@ def _add_states(
             customdata=names,
             orientation="h",
             marker={"color": colour, "line": {"width": 0}},
-            text=[
-                f"{value:.1f}" if value is not None and _has_number(state, value) else ""
-                for value in percent
-            ],
+            text=[f"{value:.1f}" if (value or 0) >= _NUMBER_FITS else "" for value in percent],
             textposition="inside",
             insidetextanchor="start" if state == "token" else "middle",
             textangle=0,
@@ -175,11 +172,39 @@ def _add_states(
             row=1,
             col=1,
         )
+    _add_small_shares(figure, slots, by_state, view)
 
 
-def _has_number(state: str, percent: float) -> bool:
-    """Whether a part shows its number: tokens always, others where there is room."""
-    return state == "token" or percent >= _NUMBER_FITS
+def _add_small_shares(
+    figure: go.Figure,
+    slots: Sequence[Slot],
+    by_state: Sequence[dict[str, float] | None],
+    view: str,
+) -> None:
+    """Write token shares that have no room in their part of the bar behind it."""
+    points: dict[str | None, list[tuple[float, int]]] = {}
+    for place, share in zip(_places(slots), by_state, strict=True):
+        if share is not None and 100 * share["token"] < _NUMBER_FITS:
+            behind = max(
+                (state for state in VIEWS[view] if state != "token"), key=share.__getitem__
+            )
+            colour = on_colour(STATE_LABELS[behind][1])
+            points.setdefault(colour, []).append((round(100 * share["token"], 2), place))
+    for colour, ends in points.items():
+        figure.add_scatter(
+            x=[percent for percent, _ in ends],
+            y=[place for _, place in ends],
+            text=[f"{percent:.1f}" for percent, _ in ends],
+            name="token",
+            meta={"panel": "KV memory"},
+            mode="text",
+            textposition="middle right",
+            textfont={"color": colour},
+            hoverinfo="skip",
+            showlegend=False,
+            row=1,
+            col=1,
+        )
 
 
 def _lines_beside(rows: Sequence[Row]) -> list[Line]:

@@ -1,4 +1,4 @@
-"""What a notebook shows of a comparison: one short table, all text escaped."""
+"""What a notebook shows of a comparison: one short table. All text is escaped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPARED: Final = (
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """The metrics that users feel and some run has, one row a run, a star at the best."""
+    """Return the metrics that users see, one row for each run, with a star at the best."""
     lines = {line.label: line for line in table_lines(comparison.rows)}
     labels = [label for label in _COMPARED if label in lines]
     cells = [lines[label].cells() for label in labels]

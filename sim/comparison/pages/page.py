@@ -75,7 +75,8 @@ def _lead(rows: Sequence[Row]) -> Iterator[str]:
         yield "All runs are overloaded."
     elif overloaded:
         names = listed([row.name for row in overloaded])
-        yield f"{len(overloaded)} of {len(rows)} runs are overloaded ({names})."
+        are = "is" if len(overloaded) == 1 else "are"
+        yield f"{len(overloaded)} of {len(rows)} runs {are} overloaded ({names})."
     else:
         yield "No run is overloaded."
     if len({(row.trace, row.rate_scale) for row in rows}) > 1:

@@ -1,4 +1,4 @@
-"""Figures of a comparison over several arrival rates: what is served, and how late."""
+"""Figures of a comparison over several arrival rates: throughput and TTFT."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _X: Final = "arrivals (requests/s)"
 
 
 def rate_charts(rows: Sequence[Row]) -> list[Chart]:
-    """Goodput (without limits: the sustained rate) and TTFT against arrivals.
+    """Return goodput (without limits: the sustained rate) and TTFT against the arrival rate.
 
-    None for one rate, and none where nothing was served.
+    There are none for a single rate, or when no request was served.
     """
     curves = _curves(rows)
     served = any(row.metrics.ttft_s_p99 is not None for row in rows)
@@ -34,7 +34,7 @@ def rate_charts(rows: Sequence[Row]) -> list[Chart]:
 
 
 def _curves(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows that differ by their rate alone, by name, slowest first."""
+    """Return the rows that differ only in their rate, by name, lowest rate first."""
     curves: dict[str, list[Row]] = {}
     for row in rows:
         if row.metrics.arrivals_per_s is not None:
@@ -54,7 +54,7 @@ def _served_chart(curves: dict[str, list[Row]], *, limits: bool) -> Chart:
     figure.add_scatter(
         x=numbers([0, most]),
         y=numbers([0, most]),
-        name="all that arrive",
+        name="arrival rate",
         mode="lines",
         line={"color": GREY, "width": 1, "dash": "dot"},
     )
@@ -68,9 +68,9 @@ def _served_chart(curves: dict[str, list[Row]], *, limits: bool) -> Chart:
     return Chart(
         f"{what.capitalize()} against arrival rate",
         figure,
-        "a system is sized by where its curve leaves the dotted line; beyond it, more arrivals are "
-        "no more answers in time.",
-        f"The most, in requests/s: {words}. The best: {winner}.",
+        "a curve leaves the dotted line at the highest rate that the system serves. Beyond that "
+        "point, more arrivals do not give more throughput.",
+        f"The highest, in requests/s: {words}. The best: {winner}.",
     )
 
 
@@ -91,13 +91,13 @@ def _ttft_chart(curves: dict[str, list[Row]]) -> Chart:
     return Chart(
         "Time to first token against arrival rate",
         figure,
-        "flat, then steep: the knee is where the queue starts to grow.",
+        "the curve is flat at low rates. It becomes steep where the queue starts to grow.",
         f"At the lowest and at the highest rate: {words}.",
     )
 
 
 def _rate(row: Row) -> float:
-    """Rate of a row's arrivals; rows of a curve have one."""
+    """Return the arrival rate of a row; each row of a curve has one."""
     rate = row.metrics.arrivals_per_s
     assert rate is not None, row.name
     return rate

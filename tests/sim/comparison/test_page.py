@@ -10,11 +10,12 @@ import pytest
 
 from kvsim.sim.comparison.comparison import Comparison, compare
 from kvsim.sim.comparison.lines import said_of
-from kvsim.sim.comparison.pages.charts import states_figure
+from kvsim.sim.comparison.pages.charts import overview_figure
 from kvsim.sim.comparison.pages.page import comparison_page
 from kvsim.sim.comparison.presets import Published, PublishedLine, PublishedTable
 from kvsim.sim.comparison.scenarios import allocator_scenarios
 from kvsim.traces import bundled_path, read_trace
+from kvsim.traces.common.text import number
 from kvsim.traces.trace.trace import Trace
 
 EVIL = '<img src=x onerror="alert(1)">'
@@ -40,7 +41,7 @@ def test_the_page_needs_no_network(result: Comparison) -> None:
     assert len(page) < 2_000_000, "plotly's code is inside once"
     assert page.count('class="plot"') == 4
     assert page.count("What to see:") == 6
-    for text in ("% of the pool", "3 runs compared", "chat-2k, 60 requests", "what binds"):
+    for text in ("KV memory by state, %", "3 runs compared", "chat-2k, 60 requests", "what binds"):
         assert text in page
 
 
@@ -73,9 +74,98 @@ def test_many_runs_are_counted() -> None:
     assert said_of([("a, x = 1", "so"), ("a, x = 2", "so")], 3) == ["a, x = 1; a, x = 2: so"]
 
 
-def test_verdicts_come_first(result: Comparison) -> None:
+def test_the_stacked_bars_come_first(result: Comparison) -> None:
     page = page_of(result)
-    assert page.index("<h2>") == page.index("<h2>Verdicts</h2>") < page.index('class="plot"')
+    order = [
+        '<p class="lead">',
+        "KV memory, throughput and latency</h2>",
+        'class="plot"',
+        '<dl class="facts">',
+        "<h2>Verdicts</h2>",
+        "What users see</h2>",
+    ]
+    places = [page.index(text, page.index("<body>")) for text in order]
+    assert places == sorted(places)
+    assert page.index("<h2") == page.index('<h2 id="chart-1-title">')
+
+
+def test_the_lead_counts_overloaded_runs_and_names_the_best_of_one_trace(
+    result: Comparison,
+) -> None:
+    def lead(result: Comparison) -> str:
+        return re.findall(r'<p class="lead">(.*?)</p>', page_of(result))[0].replace("\u00a0", " ")
+
+    best = max(result.rows, key=lambda row: row.metrics.sustained_requests_per_s or 0)
+    rate = number(best.metrics.sustained_requests_per_s)
+    told = f"The highest sustained rate is {rate} requests/s ({best.name})."
+    assert told in lead(result)
+    rows = [replace(row, verdict=replace(row.verdict, kind="overloaded")) for row in result.rows]
+    assert lead(replace(result, rows=tuple(rows))) == f"All runs are overloaded. {told}"
+    rows[1:] = [replace(row, verdict=replace(row.verdict, kind="stable")) for row in rows[1:]]
+    some = f"1 of 3 runs is overloaded ({rows[0].name}). {told}"
+    assert lead(replace(result, rows=tuple(rows))) == some
+    rows[0] = replace(rows[0], trace="another", verdict=rows[1].verdict)
+    assert lead(replace(result, rows=tuple(rows))) == "No run is overloaded."
+
+
+def test_a_bar_of_shares_stands_beside_throughput_and_latency(result: Comparison) -> None:
+    figure = result.plot.memory()
+    assert figure.layout.barmode == "stack"
+    states = [bar for bar in figure.data if bar.meta["panel"] == "KV memory" and bar.type == "bar"]
+    for place in range(len(result.rows)):
+        assert sum(bar.x[place] for bar in states) == pytest.approx(100, abs=0.04)
+    beside = {bar.name: bar for bar in figure.data if bar.meta["panel"] != "KV memory"}
+    assert list(beside) == ["sustained req/s", "TTFT p50"]
+    assert list(beside["TTFT p50"].x) == [row.metrics.ttft_s_p50 for row in result.rows]
+    titles = [title.text for title in figure.layout.annotations]
+    assert titles == ["KV memory by state, %", *beside], "a phone shows a panel for each"
+
+
+def test_every_bar_has_the_number_of_its_token_share(result: Comparison) -> None:
+    row = result.rows[0]
+    small = replace(row.kv_bytes_share.all_time, token=0.02, duplicate=0.0, free=0.98)
+    shares = [small, *(other.kv_bytes_share.all_time for other in result.rows[1:])]
+    figure = overview_figure(result.rows, shares, [])
+    inside, behind = (trace for trace in figure.data if trace.name == "token")
+    assert inside.text[0] == ""
+    assert all(inside.text[1:])
+    assert (behind.x, behind.y, behind.text) == ((2.0,), (0,), ("2.0",))
+
+
+def test_states_without_a_share_are_not_in_the_legend(result: Comparison) -> None:
+    shares = [row.kv_bytes_share.all_time for row in result.rows[1:]]
+    bars = overview_figure(result.rows[1:], shares, []).data
+    shown = {bar.name for bar in bars if bar.type == "bar" and bar.showlegend}
+    seen = {bar.name for bar in bars if bar.type == "bar" and max(bar.x) >= 0.05}
+    assert shown == seen
+    assert "internal (never fills)" not in shown
+
+
+def two_traces() -> Comparison:
+    first = read_trace(bundled_path("chat-2k"), limit=30)
+    traces = [replace(first, name="first"), replace(first, name="second, longer")]
+    return compare(traces, allocator_scenarios("paged,prefix"), jobs=1, rate_scale=30)
+
+
+def test_runs_are_grouped_by_trace_in_charts_and_tables() -> None:
+    result = two_traces()
+    names = [row.name for row in result.rows]
+    assert [name.partition(", ")[2] for name in names] == ["first", "second, longer"] * 2
+    labels = ["<b>first </b>", "paged ", "prefix ", "<b>second, longer </b>", "paged ", "prefix "]
+    for figure in (result.plot.memory(), result.plot.users()):
+        assert list(figure.layout.yaxis.ticktext) == labels
+        for bar in (one for one in figure.data if one.type == "bar"):
+            assert bar.y == (1, 2, 4, 5)
+            assert list(bar.customdata) == [*names[::2], *names[1::2]]
+    ttft_s = {row.name: row.metrics.ttft_s_p50 for row in result.rows}
+    (bars,) = (bar for bar in result.plot.memory().data if bar.name == "TTFT p50")
+    assert [ttft_s[name] for name in bars.customdata] == list(bars.x)
+    page = page_of(result)
+    table = page[page.index("What users see, in numbers") :]
+    heads = re.findall(r'<th scope="row(?:group)?"[^>]*>(.*?)</th>', table)
+    assert heads[:6] == ["first", "paged", "prefix", "second, longer", "paged", "prefix"]
+    for title in ("KV memory over time: first", "KV memory over time: second, longer"):
+        assert f"{title}</h2>" in page
 
 
 def test_one_run_is_one(result: Comparison) -> None:
@@ -88,15 +178,15 @@ def test_names_are_escaped(result: Comparison) -> None:
     page = page_of(replace(result, rows=rows, traces=traces, notes=(EVIL,)))
     assert "<img" not in page[page.index("<body>") : page.index("<script>/**")]
     assert "&lt;img src=x" in page
-    figure = states_figure(rows, [row.kv_bytes_share.all_time for row in rows]).to_json()
+    figure = overview_figure(rows, [row.kv_bytes_share.all_time for row in rows], []).to_json()
     assert "<img" not in figure
 
 
-def test_panels_have_the_shares_of_the_rows(result: Comparison) -> None:
+def test_bars_have_the_shares_of_the_rows(result: Comparison) -> None:
     shares = [row.kv_bytes_share.all_time for row in result.rows]
-    figure = states_figure(result.rows, shares)
+    bars = [bar for bar in overview_figure(result.rows, shares, []).data if bar.type == "bar"]
     assert shares[0] is not None
-    assert [bar.x[0] for bar in figure.data] == pytest.approx(
+    assert [bar.x[0] for bar in bars] == pytest.approx(
         [
             100 * sum(shares[0].to_dict()[part] for part in parts)
             for parts in (
@@ -106,21 +196,27 @@ def test_panels_have_the_shares_of_the_rows(result: Comparison) -> None:
         ],
         abs=0.006,
     )
-    assert sum(bar.x[0] for bar in figure.data) == pytest.approx(100, abs=0.04)
 
 
 def test_where_nobody_waits_the_whole_run_is_shown() -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=2)
     page = page_of(compare(trace, allocator_scenarios("paged"), jobs=1))
-    assert "over the whole run (no request waited)" in page
-    assert "nobody waits" not in page
+    assert "holds tokens over the whole run, because no request waits: paged" in page
+    assert "(no waiting)" not in page
+
+
+def test_a_run_without_waiting_says_so_where_others_wait(result: Comparison) -> None:
+    idle = replace(result.rows[0].kv_bytes_share, while_waiting=None)
+    rows = (replace(result.rows[0], kv_bytes_share=idle), *result.rows[1:])
+    labels = replace(result, rows=rows).plot.memory().layout.yaxis.ticktext
+    assert [label for label in labels if "(no waiting)" in label] == ["orca-oracle (no waiting) "]
 
 
 def test_published_numbers_stand_beside_ours(result: Comparison) -> None:
     lines = (PublishedLine("max", (20.4, (1.0, 2.0), None), (20.35, 1.5, 7.0)),)
     table = PublishedTable("shares", ("token", "ratio", "rest"), lines)
     page = page_of(result, Published("paper <1>", "fitted", (table,)))
-    assert "Beside the paper &lt;1&gt;" in page
+    assert "Comparison with the paper &lt;1&gt;" in page
     assert '<th scope="row">max</th><td>paper</td><td>20.4</td><td>1 to 2</td><td>-</td>' in page
     assert "<td>difference</td><td>-0.05</td><td>-</td><td>-</td>" in page
 

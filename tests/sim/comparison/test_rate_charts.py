@@ -33,8 +33,8 @@ def test_rows_are_named_by_their_rate(result: Comparison) -> None:
 
 def test_one_curve_a_system_slowest_first(result: Comparison) -> None:
     served, ttft = rate_charts(result.rows)
-    all_that_arrive, paged, orca = served.figure.data
-    assert (all_that_arrive.name, paged.name, orca.name) == ("all that arrive", "paged", "orca-max")
+    arrivals, paged, orca = served.figure.data
+    assert (arrivals.name, paged.name, orca.name) == ("arrival rate", "paged", "orca-max")
     assert list(paged.x) == pytest.approx([1, 1.5, 2])
     goodput = [result.rows[place].metrics.goodput_requests_per_s for place in (1, 2, 0)]
     assert list(paged.y) == pytest.approx(goodput, rel=1e-4)

@@ -1,8 +1,9 @@
-"""Runs over time beside each other: extremes kept, few points, the best starred, same axes."""
+"""Runs over time: extremes are kept, curves have few points, the best is starred, axes are full."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,12 +15,21 @@ from kvsim.sim.comparison.thumbnail import MOST_POINTS, thumbnail_of
 from kvsim.sim.metrics.shares import STATES
 from kvsim.sim.metrics.tables import series_table
 from kvsim.traces import Trace
+from kvsim.traces.common.text import seconds
 from tests.page_kinds import small_comparison, small_run
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from numpy.typing import NDArray
+
+    from kvsim.sim.comparison.row import Row
+
+    Numbers = NDArray[np.float64]
 
 FEW = MOST_POINTS + 2
 
 
-def test_a_course_keeps_the_extremes_in_few_points() -> None:
+def test_a_thumbnail_keeps_the_extremes_in_few_points() -> None:
     run = small_run()
     series = series_table(run.engine.recorder, run.setup.pool)
     thumbnail = thumbnail_of(series)
@@ -36,7 +46,7 @@ def test_a_course_keeps_the_extremes_in_few_points() -> None:
     assert thumbnail.waited_s == pytest.approx(sum(run.engine.recorder.waited_ps.values()) / 1e12)
 
 
-def test_panels_have_the_courses_of_their_runs_on_the_same_axes() -> None:
+def test_panels_have_the_curves_of_their_runs() -> None:
     rows = small_comparison().rows
     memory, queue = (chart.figure for chart in thumbnail_charts(rows))
     panels = [f"x{place or ''}" for place in (0, 2, 3)]
@@ -50,8 +60,8 @@ def test_panels_have_the_courses_of_their_runs_on_the_same_axes() -> None:
             (row.thumbnail.waiting[1].max(), row.thumbnail.running[1].max()), rel=1e-4
         )
     for figure in (memory, queue):
-        others = [axis for axis in figure.select_xaxes() if axis.anchor != "y"]
-        assert {axis.matches for axis in others} == {"x"}
+        others = [axis for axis in figure.select_yaxes() if axis.anchor != "x"]
+        assert {axis.matches for axis in others} == {"y"}
         shown = [curve.name for curve in figure.data if curve.showlegend]
         assert len(shown) == len(set(shown)) == len({curve.name for curve in figure.data})
 
@@ -62,7 +72,7 @@ def test_the_best_is_starred_and_named() -> None:
     least = min(rows, key=lambda row: row.thumbnail.waited_s).name
     (starred,) = [title.text for title in queue.figure.layout.annotations if "\u2605" in title.text]
     assert starred == f"<b>{least} \u2605</b>"
-    assert queue.summary == f"Least waited in all (starred): {least}."
+    assert queue.summary.startswith(f"Least waiting time (starred): {least}. End of the run: ")
     tokens = {row.name: share.token for row in rows if (share := row.kv_bytes_share.while_waiting)}
     assert max(tokens, key=tokens.__getitem__) in memory.summary
 
@@ -71,7 +81,82 @@ def test_a_run_that_refuses_requests_has_not_waited_least() -> None:
     rows = list(small_comparison().rows)
     least = min(range(len(rows)), key=lambda place: rows[place].thumbnail.waited_s)
     rows[least] = replace(rows[least], metrics=replace(rows[least].metrics, refused=1))
-    assert rows[least].name not in thumbnail_charts(rows)[1].summary
+    starred, _, _ = thumbnail_charts(rows)[1].summary.partition(".")
+    assert rows[least].name not in starred
+
+
+def ranges(figure: go.Figure) -> list[tuple[float, float]]:
+    """Ranges of the time axes of panels that show a run."""
+    return [axis.range for axis in figure.select_xaxes() if axis.range is not None]
+
+
+def lasting(row: Row, times: float) -> Row:
+    """Return a row whose run takes several times as long."""
+    found = row.thumbnail
+    stretched = found._replace(
+        kv_s=times * found.kv_s,
+        running=(times * found.running[0], found.running[1]),
+        waiting=(times * found.waiting[0], found.waiting[1]),
+    )
+    in_use = replace(row.kv_in_use, seconds=times * row.kv_in_use.seconds)
+    return replace(row, name=f"{row.name} x {times}", thumbnail=stretched, kv_in_use=in_use)
+
+
+def test_runs_of_about_the_same_length_have_the_same_time_axis() -> None:
+    row = small_comparison().rows[0]
+    for chart in thumbnail_charts([row, lasting(row, 1.9)]):
+        assert (
+            ranges(chart.figure) == [(0, pytest.approx(1.9 * row.kv_in_use.seconds, rel=1e-3))] * 2
+        )
+        assert "All panels have the same axes" in chart.see
+
+
+def test_a_run_that_ends_much_earlier_fills_its_own_time_axis() -> None:
+    row = small_comparison().rows[0]
+    for chart in thumbnail_charts([row, lasting(row, 6.0)]):
+        (_, short_s), (_, long_s) = ranges(chart.figure)
+        assert short_s == pytest.approx(row.kv_in_use.seconds, rel=1e-3)
+        assert long_s == pytest.approx(6 * short_s, rel=1e-3)
+        assert {axis.matches for axis in chart.figure.select_xaxes()} == {None}
+        assert "own time axis" in chart.see
+        short, long = (seconds(times * row.kv_in_use.seconds) for times in (1, 6))
+        assert f"End of the run: {row.name} {short}, {row.name} x 6.0 {long}." in chart.summary
+
+
+def test_an_almost_empty_end_of_a_run_is_cut() -> None:
+    row = small_comparison().rows[0]
+    found, end_s = row.thumbnail, row.kv_in_use.seconds
+    alone_s = np.array([2 * end_s, 9 * end_s])
+
+    def longer(curve: tuple[Numbers, Numbers], requests: float) -> tuple[Numbers, Numbers]:
+        return np.concatenate([curve[0], alone_s]), np.concatenate([curve[1], [requests] * 2])
+
+    tail = found._replace(running=longer(found.running, 0.01), waiting=longer(found.waiting, 0))
+    in_use = replace(row.kv_in_use, seconds=9 * end_s)
+    rows = [replace(row, thumbnail=tail, kv_in_use=in_use)]
+    for chart in thumbnail_charts(rows):
+        ((start_s, shown_s),) = ranges(chart.figure)
+        assert start_s == 0
+        assert end_s <= shown_s < 2.5 * end_s
+        assert f"Cut where almost no requests are left: {row.name}." in chart.summary
+
+
+def test_each_trace_has_charts_of_its_own_within_the_limit_of_panels() -> None:
+    row = small_comparison().rows[0]
+    rows = [
+        replace(row, name=f"s{place}, {trace}", trace=trace)
+        for place in range(25)
+        for trace in ("first", "second")
+    ]
+    charts = thumbnail_charts(rows)
+    assert [chart.title for chart in charts[::2]] == [
+        "KV memory over time: first",
+        "KV memory over time: second",
+    ]
+    titles = [[title.text for title in chart.figure.layout.annotations] for chart in charts]
+    assert [len(some) for some in titles] == [25, 25, 11, 11]
+    assert titles[0][:2] == titles[2][:2] == ["s0", "s1"]
+    assert "The first 36 of 50 runs are drawn." in charts[0].summary
 
 
 def test_many_runs_are_cut_and_told() -> None:
@@ -98,10 +183,10 @@ def test_winners_whose_names_hold_commas_are_told_apart() -> None:
     both = [replace(least, name=f"same, rate x {rate}") for rate in (1, 2)]
     waiting = thumbnail_charts([*rows, *both])[1]
     told = f"{least.name}; same, rate x 1; same, rate x 2"
-    assert waiting.summary == f"Least waited in all (starred): {told}."
+    assert waiting.summary.startswith(f"Least waiting time (starred): {told}. ")
 
 
-def test_where_no_time_passed_there_is_no_course() -> None:
+def test_where_no_time_passed_there_is_no_chart() -> None:
     one = np.ones(1, dtype=np.int64)
     refused = Trace("too long", one * 0, one * 10**6, one)
     result = compare(refused, allocator_scenarios("paged"), jobs=1)

@@ -33,7 +33,7 @@ def test_a_run_has_frames_and_figures() -> None:
         figure = getattr(run.plot, name)()
         assert all(len(curve.x) for curve in figure.data), name
         assert figure.layout.template.layout.colorway, "its own look, not the page's"
-    with pytest.raises(ValueError, match="nothing to draw: No prefix cache hits"):
+    with pytest.raises(ValueError, match="nothing to draw: Prefix cache hits: no prompt"):
         run.plot.hits()
 
 
@@ -74,7 +74,7 @@ def test_a_comparison_is_a_short_table_and_a_frame() -> None:
     assert frame["ttft_s_p99"].tolist() == [row.metrics.ttft_s_p99 for row in found.rows]
     shares = frame[[f"{state}_share" for state in ("token", "reserved", "internal")]]
     assert (shares.sum(axis=1) <= 1).all()
-    assert len(found.plot.memory().data) == 6
+    assert len([bar for bar in found.plot.memory().data if bar.type == "bar"]) == 8
     users = found.plot.users()
     assert users.data[0].meta["panel"] == "TTFT p50, s"  # of the data; ticks bear units
     assert users.layout.annotations[0].text == "TTFT p50"

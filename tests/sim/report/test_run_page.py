@@ -16,11 +16,14 @@ from kvsim.sim.pool.document import plan_document
 from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.plan import plan
 from kvsim.sim.recording.recorder import Recorder
+from kvsim.sim.report.chart import Chart
 from kvsim.sim.report.event_charts import STEP_PARTS
+from kvsim.sim.report.glance_chart import binding_text, glance_chart
 from kvsim.sim.report.palette import STATE_LABELS
 from kvsim.sim.report.plan_page import memory_chart
-from kvsim.sim.report.run_page import run_page
+from kvsim.sim.report.run_page import RunView, run_page
 from kvsim.sim.report.run_plots import run_panels
+from kvsim.sim.report.time_axis import time_axis
 from kvsim.sim.run.options import RunOptions
 from kvsim.sim.run.run import Run, simulate
 from kvsim.sim.scenario.scenario import Scenario
@@ -28,6 +31,7 @@ from kvsim.sim.scenario.setup import set_up
 from kvsim.traces import bundled_path, read_trace
 from kvsim.traces.trace.trace import Trace
 from tests.engine_run import run
+from tests.page_kinds import small_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +49,7 @@ def test_the_page_needs_no_network(three_requests: Run3, make_run: Callable[...,
     assert not SCRIPT_SOURCE.search(page)
     assert "<link" not in page
     assert len(page) < 2_000_000, "plotly's code is inside once, not three times"
-    assert page.count('class="plot"') == 8
+    assert page.count('class="plot"') == 9
 
 
 def test_text_from_files_is_escaped(three_requests: Run3, make_run: Callable[..., Run]) -> None:
@@ -80,7 +84,7 @@ def test_queue_and_latency_curves(three_requests: Run3, make_run: Callable[..., 
 def test_a_run_in_which_nothing_finished_has_a_page(make_run: Callable[..., Run]) -> None:
     one = np.ones(1, dtype=np.int64)
     page = page_of(make_run(Trace("none", one * 0, one, one), Recorder(1)))
-    assert "too short" in page
+    assert "Too short" in page
 
 
 def test_preempted_requests_are_a_layer_of_the_queue(make_run: Callable[..., Run]) -> None:
@@ -98,7 +102,7 @@ def test_preempted_requests_are_a_layer_of_the_queue(make_run: Callable[..., Run
     curves = {curve.name: np.array(curve.y) for curve in run.plot.queue().data}
     names = [
         "preempted, wait again",
-        "waiting for a free place in the batch",
+        "waiting for max_num_seqs",
         "waiting for KV blocks",
     ]
     assert list(curves) == [*names, "running"]
@@ -106,7 +110,7 @@ def test_preempted_requests_are_a_layer_of_the_queue(make_run: Callable[..., Run
     assert curves[names[2]].max() == pytest.approx(2)
     assert sum(curves[name] for name in names) == pytest.approx(run.series["waiting"], rel=1e-4)
     assert run.series["preempted"].to_numpy() @ run.series["seconds"] == pytest.approx(0.2)
-    assert "Of them preempted, in the mean, for: KV blocks 0.5" in page_of(run)
+    assert "Preempted requests by cause, on average: KV blocks 0.5" in page_of(run)
 
 
 def test_charts_over_time_have_one_axis(three_requests: Run3, make_run: Callable[..., Run]) -> None:
@@ -155,6 +159,107 @@ def test_a_run_that_refuses_all_says_why() -> None:
     assert "no %" not in page
 
 
+def test_the_page_begins_with_the_verdict_and_with_what_requests_hold() -> None:
+    values: dict[str, object] = {"engine.max_num_seqs": 2, "engine.max_model_len": 4096}
+    scenario = Scenario.load("vllm-0.32").with_values(values)
+    trace = read_trace(bundled_path("chat-2k"), limit=300)
+    run = simulate(trace, scenario, rate_scale=30)
+    page = page_of(run).replace("\u00a0", " ")
+    states = run.summary.memory.all_time.states_percent
+    held = states.token + states.reserved + states.internal
+    assert states.cached > 10 * held, "the pool looks full of cached blocks"
+    order = [
+        '<p class="lead">Overloaded: ',
+        "what binds: max_num_seqs.</p>",
+        f"<p>Requests hold {held:.1f} % of the KV memory on average, ",
+        f"Tokens take {states.token:.1f} %",
+        f"Cached blocks take {states.cached:.1f} %; the allocator evicts them",
+        "What binds, and what the KV memory holds</h2>",
+        '<dl class="facts">',
+        "KV memory by state</h2>",
+    ]
+    places = [page.index(text, page.index("<body>")) for text in order]
+    assert places == sorted(places)
+
+
+def test_the_first_picture_has_memory_and_waiting_time() -> None:
+    run = small_run()
+    chart = glance_chart(RunView(run))
+    assert isinstance(chart, Chart)
+    shares = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in chart.figure.data}
+    memory = run.summary.memory
+    for state, (label, _) in STATE_LABELS.items():
+        for bar, held in (
+            ("whole run", memory.all_time),
+            ("while requests<br>wait", memory.while_waiting),
+        ):
+            share = getattr(held.states_percent, state)
+            assert shares.get(label, {}).get(bar, 0.0) == pytest.approx(share, abs=0.01)
+    waited_s = run.summary.waited_s
+    total_s = sum(waited_s.to_dict().values())
+    blocks = shares["KV blocks"]["all requests"]
+    assert blocks == pytest.approx(100 * waited_s.blocks / total_s, abs=0.01)
+    assert f"KV blocks {blocks:.1f} %" in chart.summary
+
+
+def test_cached_memory_is_paler_than_memory_that_requests_hold() -> None:
+    strong = {state for state, (_, colour) in STATE_LABELS.items() if colour.startswith("#")}
+    assert strong == {"token", "reserved", "internal", "external"}
+
+
+def test_what_binds_is_said_of_runs_that_are_not_overloaded(
+    three_requests: Run3, make_run: Callable[..., Run]
+) -> None:
+    summary = make_run(*three_requests).summary
+    waited = summary.waited_s
+
+    def text(**seconds: float) -> str:
+        causes = {
+            **dict.fromkeys(("step", "max_num_seqs", "token_budget", "blocks"), 0.0),
+            **seconds,
+        }
+        verdict = replace(summary.verdict, binds=None)
+        return binding_text(replace(summary, verdict=verdict, waited_s=replace(waited, **causes)))
+
+    assert text() == "Nothing in the server binds: no request waits."
+    assert text(step=1.0).endswith("requests wait only for the step in progress.")
+    told = "Apart from the step in progress, requests wait most for KV blocks (60 % of the waiting time)."
+    assert text(step=3.0, blocks=6.0, token_budget=1.0) == told
+    binding = replace(summary, verdict=replace(summary.verdict, binds="blocks"))
+    assert binding_text(binding) == "", "the verdict says so already"
+
+
+def test_a_long_and_almost_empty_end_is_left_out_of_the_time_axis() -> None:
+    starts_s = np.arange(100.0)
+    requests = np.where(starts_s < 20, 50.0, 0.5)
+    axis = time_axis(starts_s, np.ones(100), requests)
+    assert (axis.start_s, axis.end_s) == (0.0, pytest.approx(20.6))
+    assert axis.note == (
+        "The axis ends at 20.6 s. After 20 s, at most 0.5 requests are in the engine on average, "
+        "until the run ends at 100 s. Double-click the chart to see the whole run."
+    )
+    for busy in (requests[:30], np.where(starts_s < 60, 50.0, 0.5), np.zeros(5), np.full(5, 2.0)):
+        whole = time_axis(starts_s[: len(busy)], np.ones(len(busy)), busy)
+        assert whole == (0.0, len(busy), "")
+
+
+def test_time_before_the_first_requests_is_left_out_of_the_time_axis() -> None:
+    starts_s = np.arange(100.0)
+    assert time_axis(starts_s, np.ones(100), np.where(starts_s < 80, 0.0, 9.0))[:2] == (80, 100)
+
+
+def test_charts_over_time_say_where_their_axis_is_cut() -> None:
+    prompts, outputs = np.full(60, 50), np.full(60, 20)
+    outputs[30] = 8000
+    run = simulate(Trace("tail", np.arange(60) * 10**6, prompts, outputs))
+    figure = run.plot.kv()
+    end_s = run.summary.window.end_s
+    assert figure.layout.xaxis.range[1] < end_s / 10
+    assert max(figure.data[0].x) > 0.9 * end_s, "the data are all there"
+    page = page_of(run).replace("\u00a0", " ")
+    assert page.count("Double-click the chart to see the whole run.</figcaption>") == 4
+
+
 def test_one_window_is_drawn_from_its_start_to_its_end(make_run: Callable[..., Run]) -> None:
     one, recorder = np.ones(1, dtype=np.int64), Recorder(1)
     recorder.interval(0, 5000, 64, 16, 10, 16, 1)
@@ -170,7 +275,7 @@ def test_without_time_nothing_is_drawn_over_it() -> None:
     for draw in (run.plot.kv, run.plot.queue, run.plot.steps):
         with pytest.raises(ValueError, match=r"no time passed|no step took time"):
             draw()
-    assert "<li>No KV memory over time: no time passed.</li>" in page_of(run)
+    assert "<li>KV memory over time: no time passed.</li>" in page_of(run)
 
 
 def test_few_preemptions_are_whole(make_run: Callable[..., Run]) -> None:
@@ -181,7 +286,7 @@ def test_few_preemptions_are_whole(make_run: Callable[..., Run]) -> None:
     recorder.admitted(0, 2 * 10**11, 32, resumed=True)
     run = make_run(Trace("one", one * 0, one, one), recorder)
     assert run.plot.preemptions().layout.yaxis.dtick == 1
-    told = "1 preemption of 1 request, 50 computed tokens lost, 32 of them found in the cache again"
+    told = "1 request. They lost 50 computed tokens; 32 of them were found in the cache again."
     assert told in page_of(run)
 
 
