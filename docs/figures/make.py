@@ -1,9 +1,9 @@
-"""Make the figures of the README and of "Why paging won" from runs of today, and their numbers.
+"""Make the figures of the README and of "Why paging won" and their numbers from new runs.
 
     python -m docs.figures.make
 
-Each picture is one function from numbers to SVG; ``figures.json`` holds the numbers, so that a test
-can tell a picture of yesterday from one of today. Takes some ten seconds.
+One function makes each picture from numbers. ``figures.json`` holds the numbers, so that a test can
+find a picture that is out of date. The command takes about ten seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from docs.figures.svg import Curve, Stack, bars, curves, stacks
+from docs.figures.svg import Curve, Stack, bars, curves, stacks, stacks_beside
 from kvsim.sim.comparison.comparison import compare
 from kvsim.sim.comparison.presets import comparison_preset
 from kvsim.sim.comparison.presets.sosp23_fig2 import PAPER
@@ -46,9 +46,9 @@ SYSTEMS: Final = {
     "vllm-0.32-sync": "vLLM",
 }
 ALLOCATORS: Final = {
-    "orca-max": "longest reserved",
-    "orca-oracle": "length known",
-    "paged": "paged blocks",
+    "orca-max": "reserve max",
+    "orca-oracle": "reserve true",
+    "paged": "paged",
     "prefix": "paged + hash",
     "radix": "paged + radix",
 }
@@ -67,7 +67,7 @@ def measure() -> dict[str, Any]:
 
 
 def cache() -> dict[str, Any]:
-    """Milliseconds until the next token, the context cached and computed again (H100, 8B)."""
+    """Milliseconds to the next token, with a cached and a recomputed context (H100, 8B)."""
     cost = set_up(Scenario.load()).cost
     with_cache = [round(cost.step((), 1, context)[0] / 1e9, 3) for context in CONTEXTS]
     without = [round(cost.step([(context, 0)], 0, 0)[0] / 1e9, 3) for context in CONTEXTS]
@@ -75,14 +75,14 @@ def cache() -> dict[str, Any]:
 
 
 def sizes() -> dict[str, float]:
-    """GiB of KV that 8,192 tokens take, by model, at 16 bits."""
+    """GiB of KV for 8,192 tokens at 16 bits, by model."""
     return {name: round(load_model(name).kv_bytes(8192) / 2**30, 3) for name in MODELS}
 
 
 def waste() -> dict[str, dict[str, float]]:
-    """Percent of the pool while requests wait, as Figure 2 of the PagedAttention paper groups it.
+    """Percent of the pool while requests wait, grouped as in Figure 2 of the PagedAttention paper.
 
-    One seed of ``kvsim compare --preset sosp23-fig2``; the validation page has six.
+    This is one seed of ``kvsim compare --preset sosp23-fig2``; the validation page has six.
     """
     scenarios = comparison_preset("sosp23-fig2").scenarios(lambda scenario: scenario)
     rows = compare(saturated(1500, 1), scenarios, jobs=1).rows
@@ -90,7 +90,7 @@ def waste() -> dict[str, dict[str, float]]:
 
 
 def comparison() -> dict[str, dict[str, Any]]:
-    """The comparison of the README: percent of the pool while requests wait, and requests a second.
+    """Comparison of the README: percent of the pool while requests wait, and requests a second.
 
     kvsim compare traces/data/chat-2k.jsonl.gz --limit 300 --rate-scale 30 --kv-memory 4GiB
         --max-model-len 8192 --allocators orca-max,orca-oracle,paged,prefix,radix
@@ -110,7 +110,7 @@ def comparison() -> dict[str, dict[str, Any]]:
 
 
 def reuse() -> dict[str, Any]:
-    """Percent of prompt tokens that an LRU prefix cache serves, by size (bundled chat trace)."""
+    """Percent of prompt tokens that an LRU prefix cache finds, by size (bundled chat trace)."""
     found = measure_reuse(read_trace(bundled_path("chat-2k")), "tree")
     served = [round(100 * found.curve.at(blocks).token_ratio, 2) for blocks in CACHE_BLOCKS]
     return {
@@ -131,7 +131,7 @@ def _known(value: float | None) -> float:
 
 
 def draw(numbers: dict[str, Any]) -> dict[str, str]:
-    """Every picture by its file's name."""
+    """Return each picture by its file name."""
     return {
         "cache.svg": _draw_cache(numbers["cache"]),
         "sizes.svg": bars(
@@ -180,7 +180,10 @@ def _draw_comparison(found: dict[str, dict[str, Any]]) -> str:
         for name, label in ALLOCATORS.items()
     ]
     colours = _colours("token", "reserved", "internal", "external", "cached", "free")
-    return stacks("4 GiB of KV while requests wait, %", rows, colours, after="requests/s")
+    titles = ("KV memory while requests wait, %", "requests/s")
+    return stacks_beside(
+        titles, rows, [found[name]["requests_per_s"] for name in ALLOCATORS], colours
+    )
 
 
 def _draw_reuse(found: dict[str, Any]) -> str:
@@ -199,7 +202,7 @@ def _draw_reuse(found: dict[str, Any]) -> str:
 
 
 def _colours(*states: str) -> dict[str, tuple[str, str]]:
-    """Word and colour by state, as reports have them, without what stands in brackets."""
+    """Return word and colour of each state, as in reports, without the words in brackets."""
     return {state: (state, STATE_LABELS[state][1]) for state in states}
 
 

@@ -1,7 +1,8 @@
 """Small pictures as SVG text: stacked bars, plain bars, curves. Same data, same bytes.
 
-Text takes the colour of the page it stands in (the site's own variable; elsewhere the light or dark
-mode of the reader), so one file serves both. Pictures are 480 wide, readable on a phone.
+Text takes the colour of the page around it: the variable of the site, or the reader's light or dark
+mode elsewhere. So one file serves both modes. Pictures are 480 wide and readable on a phone. The
+picture with two panels is 720 wide, has larger text, and is readable from 400 to 800 pixels.
 """
 
 from __future__ import annotations
@@ -10,12 +11,20 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvsim.sim.report.palette import BLUE
+from kvsim.sim.report.palette import BLUE, GREY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 WIDTH: Final = 480
+WIDE: Final = 720
+_WIDE_TEXT: Final = 17
+_WIDE_ROW: Final = 38
+_WIDE_LEFT: Final = 168
+_WIDE_STACK: Final = 300
+_WIDE_GAP: Final = 26
+_WIDE_NUMBER: Final = 58
+_TEXT: Final = 13
 _LETTER: Final = 7.2  # of 13 px, a little more than the mean
 _LEFT: Final = 126
 _ROW: Final = 26
@@ -29,7 +38,7 @@ _STYLE: Final = (
 
 
 class Stack(NamedTuple):
-    """One bar of shares that add up to at most 1, by state; ``after`` stands behind it."""
+    """One bar of shares that add up to at most 1, by state; ``after`` is the text behind it."""
 
     label: str
     shares: dict[str, float]
@@ -37,7 +46,7 @@ class Stack(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Points of one line; ``label`` stands at point ``label_at``, above it or below."""
+    """Points of one line; ``label`` is at point ``label_at``, above it or below."""
 
     label: str
     colour: str
@@ -46,18 +55,10 @@ class Curve(NamedTuple):
     below: bool = False
 
 
-def stacks(
-    title: str, bars: Sequence[Stack], colours: dict[str, tuple[str, str]], *, after: str = ""
-) -> str:
-    """Stacked bars of percent; ``colours`` gives each state its word and colour.
-
-    ``after`` heads the column behind the bars.
-    """
-    width = WIDTH - _LEFT - (92 if after else 12)
+def stacks(title: str, bars: Sequence[Stack], colours: dict[str, tuple[str, str]]) -> str:
+    """Return stacked bars of percent; ``colours`` gives each state its word and colour."""
+    width = WIDTH - _LEFT - 12
     parts, top = _legend(colours, 30)
-    top += 16 if after else 0
-    if after:
-        parts.append(_text(WIDTH - 4, top - 8, after, "end"))
     for row, bar in enumerate(bars):
         y = top + row * _ROW
         parts.append(_text(_LEFT - 8, y + 15, bar.label, "end"))
@@ -69,12 +70,42 @@ def stacks(
                 tone = f"middle {_tone(colour)}".rstrip()
                 parts.append(_text(x + wide / 2, y + 15, f"{100 * share:.0f}", tone))
             x += wide
-        parts.append(_text(WIDTH - 4, y + 15, bar.after, "end"))
     return _picture(title, top + len(bars) * _ROW + 6, parts)
 
 
+def stacks_beside(
+    titles: tuple[str, str],
+    bars: Sequence[Stack],
+    values: Sequence[float],
+    colours: dict[str, tuple[str, str]],
+) -> str:
+    """Return stacked bars of percent with the first title, and bars of values with the second."""
+    right = _WIDE_LEFT + _WIDE_STACK + _WIDE_GAP
+    longest = WIDE - right - _WIDE_NUMBER
+    parts, top = _legend(colours, 38, _WIDE_TEXT)
+    parts.append(
+        f'<text x="{right}" y="20" font-weight="600">{escape(titles[1])}</text>'
+        f'<path class="axis" d="M{right} {top}V{top + len(bars) * _WIDE_ROW - 8}"/>'
+    )
+    for row, (bar, value) in enumerate(zip(bars, values, strict=True)):
+        y, base = top + row * _WIDE_ROW, top + row * _WIDE_ROW + 21
+        parts.append(_text(_WIDE_LEFT - 10, base, bar.label, "end"))
+        x = float(_WIDE_LEFT)
+        for state, share in bar.shares.items():
+            colour, wide = colours[state][1], _WIDE_STACK * share
+            parts.append(_rect(x, y, wide, colour, _WIDE_ROW - 8))
+            if share >= 0.08:
+                tone = f"middle {_tone(colour)}".rstrip()
+                parts.append(_text(x + wide / 2, base, f"{100 * share:.0f}", tone))
+            x += wide
+        wide = longest * value / max(values)
+        parts.append(_rect(right, y, wide, GREY, _WIDE_ROW - 8))
+        parts.append(_text(right + wide + 8, base, bar.after))
+    return _picture(titles[0], top + len(bars) * _WIDE_ROW, parts, WIDE, _WIDE_TEXT)
+
+
 def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
-    """Plain bars: label, value, and the value in words."""
+    """Return plain bars, each with a label, a value, and the value in words."""
     width = WIDTH - _LEFT - 90
     largest = max(value for _, value, _ in rows)
     parts = []
@@ -97,7 +128,7 @@ def curves(
     *,
     log_y: bool = False,
 ) -> str:
-    """Lines over a logarithmic x axis; ticks give the ends of both axes."""
+    """Return lines over a logarithmic x axis; ticks give the ends of both axes."""
     height, top, left = 190, 34, 52
     across = _scale([x for x, _ in x_ticks], left, WIDTH - 24, log=True)
     up = _scale([y for y, _ in y_ticks], top + height, top, log=log_y)
@@ -126,21 +157,26 @@ def _scale(ticks: Sequence[float], start: float, end: float, *, log: bool) -> Ca
     return lambda value: start + (end - start) * (form(value) - low) / (high - low)
 
 
-def _legend(colours: dict[str, tuple[str, str]], y: float) -> tuple[list[str], float]:
-    """Words and patches in lines from ``y`` on, and where what is below them starts."""
-    parts, x = [], 4.0
+def _legend(
+    colours: dict[str, tuple[str, str]], y: float, size: int = _TEXT
+) -> tuple[list[str], float]:
+    """Return words and patches in lines that start at ``y``, and the place below them."""
+    parts, x, scale = [], 4.0, size / _TEXT
+    width, patch = (WIDTH, 11) if size == _TEXT else (WIDE, 14)
     for word, colour in colours.values():
-        wide = 16 + _LETTER * len(word)
-        if x + wide > WIDTH:
-            x, y = 4.0, y + 18
-        parts.append(f'<rect x="{x:.1f}" y="{y}" width="11" height="11" fill="{colour}"/>')
-        parts.append(_text(x + 16, y + 10, word))
+        wide = patch + 5 + scale * _LETTER * len(word)
+        if x + wide > width:
+            x, y = 4.0, y + round(18 * scale)
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y}" width="{patch}" height="{patch}" fill="{colour}"/>'
+        )
+        parts.append(_text(x + patch + 5, y + patch - 1, word))
         x += wide + 14
-    return parts, y + 24
+    return parts, y + round(24 * scale)
 
 
-def _rect(x: float, y: float, width: float, colour: str) -> str:
-    return f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 5}" fill="{colour}"/>'
+def _rect(x: float, y: float, width: float, colour: str, height: int = _ROW - 5) -> str:
+    return f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" fill="{colour}"/>'
 
 
 def _text(x: float, y: float, words: str, kind: str = "") -> str:
@@ -151,18 +187,21 @@ def _text(x: float, y: float, words: str, kind: str = "") -> str:
 
 
 def _tone(colour: str) -> str:
-    """Class of words on a colour: white or dark; the page's own on a veil."""
+    """Return the class of words on a colour: white or dark, or none on a pale veil."""
     if not colour.startswith("#"):
         return ""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "off" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "on"
 
 
-def _picture(title: str, height: float, parts: Sequence[str]) -> str:
+def _picture(
+    title: str, height: float, parts: Sequence[str], width: int = WIDTH, size: int = _TEXT
+) -> str:
+    style = "" if size == _TEXT else f' style="font-size:{size}px"'
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="kvsim-figure" role="img" '
-        f'viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" height="{height:.0f}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="kvsim-figure"{style} role="img" '
+        f'viewBox="0 0 {width} {height:.0f}" width="{width}" height="{height:.0f}">'
     )
     words = f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>"
-    name = f'<text x="4" y="16" font-weight="600">{escape(title)}</text>'
+    name = f'<text x="4" y="{size + 3}" font-weight="600">{escape(title)}</text>'
     return "\n".join([head, words, name, *filter(None, parts), "</svg>"]) + "\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docs.figures.make import FOLDER, NUMBERS, draw, measure
-from docs.figures.svg import Curve, Stack, bars, curves, stacks
+from docs.figures.svg import Curve, Stack, bars, curves, stacks, stacks_beside
 
 ROOT = Path(__file__).resolve().parents[2]
 ASK = "run: python -m docs.figures.make"
@@ -47,6 +47,24 @@ def test_a_stack_shows_its_states_in_order_and_as_wide_as_they_are() -> None:
         "75",
         "25",
     ]
+
+
+def test_stacks_beside_bars_have_one_line_and_one_scale_each() -> None:
+    colours = {"a": ("first", "#000000"), "b": ("second", "#ffffff")}
+    rows = [Stack("x", {"a": 0.75, "b": 0.25}, "two"), Stack("y", {"a": 0.04, "b": 0.5}, "8")]
+    picture = ET.fromstring(stacks_beside(("t", "u"), rows, [2.0, 8.0], colours))
+    assert picture.get("width") == "720"
+    rects = [
+        [float(rect.get(key, 0)) for key in ("x", "y", "width")] for rect in _all(picture, "rect")
+    ]
+    _, _, a, b, slow, c, d, fast = rects
+    assert a[2] == pytest.approx(3 * b[2], abs=0.2)
+    assert (c[2], d[2]) == pytest.approx((a[2] * 0.04 / 0.75, a[2] * 0.5 / 0.75), abs=0.2)
+    assert fast[2] == pytest.approx(4 * slow[2], abs=0.3)
+    assert a[1] == b[1] == slow[1] < c[1] == d[1] == fast[1]
+    assert slow[0] == fast[0] > b[0] + b[2]
+    texts = [text.text for text in _all(picture, "text")]
+    assert texts == ["t", "first", "second", "u", "x", "75", "25", "two", "y", "50", "8"]
 
 
 def test_bars_are_drawn_to_scale_and_escape_their_words() -> None:

@@ -93,7 +93,8 @@ def test_the_lead_counts_overloaded_runs_and_names_the_best_of_one_trace(
     result: Comparison,
 ) -> None:
     def lead(result: Comparison) -> str:
-        return re.findall(r'<p class="lead">(.*?)</p>', page_of(result))[0].replace("\u00a0", " ")
+        (text,) = re.findall(r'<p class="lead">(.*?)</p>', page_of(result))
+        return str(text).replace("\u00a0", " ")
 
     best = max(result.rows, key=lambda row: row.metrics.sustained_requests_per_s or 0)
     rate = number(best.metrics.sustained_requests_per_s)
@@ -122,8 +123,9 @@ def test_a_bar_of_shares_stands_beside_throughput_and_latency(result: Comparison
 
 
 def test_every_bar_has_the_number_of_its_token_share(result: Comparison) -> None:
-    row = result.rows[0]
-    small = replace(row.kv_bytes_share.all_time, token=0.02, duplicate=0.0, free=0.98)
+    share = result.rows[0].kv_bytes_share.all_time
+    assert share is not None
+    small = replace(share, token=0.02, duplicate=0.0, free=0.98)
     shares = [small, *(other.kv_bytes_share.all_time for other in result.rows[1:])]
     figure = overview_figure(result.rows, shares, [])
     inside, behind = (trace for trace in figure.data if trace.name == "token")

@@ -105,9 +105,9 @@ def lasting(row: Row, times: float) -> Row:
 def test_runs_of_about_the_same_length_have_the_same_time_axis() -> None:
     row = small_comparison().rows[0]
     for chart in thumbnail_charts([row, lasting(row, 1.9)]):
-        assert (
-            ranges(chart.figure) == [(0, pytest.approx(1.9 * row.kv_in_use.seconds, rel=1e-3))] * 2
-        )
+        longer_s = 1.9 * row.kv_in_use.seconds
+        ends_s = [end_s for start_s, end_s in ranges(chart.figure) if start_s == 0]
+        assert ends_s == pytest.approx([longer_s] * 2, rel=1e-3)
         assert "All panels have the same axes" in chart.see
 
 
@@ -137,7 +137,7 @@ def test_an_almost_empty_end_of_a_run_is_cut() -> None:
     for chart in thumbnail_charts(rows):
         ((start_s, shown_s),) = ranges(chart.figure)
         assert start_s == 0
-        assert end_s <= shown_s < 2.5 * end_s
+        assert 0.9 * end_s <= shown_s < 2.5 * end_s
         assert f"Cut where almost no requests are left: {row.name}." in chart.summary
 
 
