@@ -1,4 +1,4 @@
-"""Several scenarios side by side: one trace, one table, one page.
+"""Comparisons of several scenarios on the same traces: one table and one page.
 
 The door is :func:`~kvsim.sim.comparison.comparison.compare`.
 """

@@ -1,4 +1,4 @@
-"""What is compared: every scenario on every trace at every rate, refused before anything runs."""
+"""Cases of a comparison: each scenario on each trace at each rate, checked before any run."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def cases_of(
     record: RecordOptions | None = None,
     blocks: Path | None = None,
 ) -> list[Case]:
-    """One case a row, in the order of scenarios, then traces, then rates.
+    """Return a case for each row, in the order of scenarios, then traces, then rates.
 
     Raises
     ------
     ValueError
-        Where nothing is left to compare, two rows have one name, or a row cannot be compared or,
-        with ``record``, drawn.
+        When there is nothing to compare, two rows have the same name, a row cannot be compared, or,
+        with ``record``, a row cannot be drawn.
     """
     for trace in traces:
         _check_block_sizes(trace, scenarios)
@@ -59,7 +59,7 @@ def cases_of(
 def _named(
     scenarios: Mapping[str, Scenario], traces: Sequence[Trace], scales: Sequence[str]
 ) -> list[Case]:
-    """Cases named by what there are several of."""
+    """Return cases named by the scenario and, if there are several, by trace and rate."""
     cases = []
     for name, scenario in scenarios.items():
         if not name:
@@ -81,7 +81,7 @@ def _named(
 
 
 def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
-    """Refuse a sweep of block sizes that the trace's ids are too coarse to tell apart."""
+    """Refuse a sweep of block sizes that are smaller than the blocks of the trace's ids."""
     if trace.prefix is None:
         return
     configs = [set_up(scenario).config for scenario in scenarios.values()]
@@ -98,7 +98,7 @@ def _check_block_sizes(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
 
 
 def _check_drawable(trace: Trace, scenarios: Mapping[str, Scenario]) -> None:
-    """Refuse to record where a row could not be drawn; it is named."""
+    """Refuse to record if a row cannot be drawn; the error names the row."""
     for name, scenario in scenarios.items():
         try:
             check_drawable(set_up(scenario).config, trace)

@@ -1,7 +1,7 @@
-"""Traces under several scenarios, in parallel processes; what came of each side by side.
+"""Comparisons of several scenarios on the same traces, in parallel processes.
 
-Arrivals, lengths and seed are the same in every run of a trace, so differences between those come
-from the scenarios alone.
+Arrivals, lengths and seed are the same in each run of a trace, so that differences come only from
+the scenarios.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Rows in the order of the cases; ``notes`` are on all of them.
+    """Rows in the order of the cases; ``notes`` concern all of them.
 
-    ``kept`` is where :attr:`runs` come from: ``None`` where nobody wanted them, or after a pickle.
+    ``kept`` holds :attr:`runs`. It is ``None`` with ``keep_runs=False`` and after a pickle.
     """
 
     traces: tuple[ComparedTrace, ...]
@@ -59,13 +59,13 @@ class Comparison:
     kept: KeptRuns | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        """One line; the generated form would print every row."""
+        """Return one line; the generated form would print each row."""
         traces = ", ".join(trace.name for trace in self.traces)
         names = ", ".join(row.name for row in self.rows)
         return f"<Comparison of {counted(len(self.rows), 'run')} on {traces}: {names}>"
 
     def to_dict(self, published: Published | None = None) -> dict[str, Any]:
-        """Document of ``--json`` and ``comparison.json`` (docs/compare.md)."""
+        """Return the document of ``--json`` and ``comparison.json`` (docs/compare.md)."""
         document = ComparisonDocument(
             traces=self.traces,
             rows=self.rows,
@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a run: its metrics, verdict, and shares of KV memory while requests waited."""
+        """Frame with a row for each run: metrics, verdict, and shares of KV memory while requests waited."""
         import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
 
         return pd.DataFrame([row_numbers(row) for row in self.rows])
@@ -86,13 +86,12 @@ class Comparison:
     def runs(self) -> KeptRuns:
         """Whole runs by the names of their rows: ``comparison.runs["paged"].plot.kv()``.
 
-        Each is read from a temporary folder when it is asked for; the folder goes with the
-        comparison.
+        Each access reads a run from a temporary folder. The folder is deleted with the comparison.
 
         Raises
         ------
         ValueError
-            Where they were not kept; on reading one, where its file is gone or had no room.
+            When the runs were not kept; on access, when a file is gone or the disk was full.
         """
         if self.kept is None:
             raise ValueError(
@@ -103,27 +102,27 @@ class Comparison:
 
     @property
     def requests(self) -> pd.DataFrame:
-        """One row a request of each run: ``name`` (categorical), then those of ``Run.requests``.
+        """Frame with a row for each request of each run: ``name``, then the columns of ``Run.requests``.
 
-        All runs below each other, in the order of ``rows``; as many rows as the runs have requests
-        in sum. Errors as :attr:`runs`.
+        The runs follow each other in the order of ``rows``; ``name`` is categorical. Errors are
+        those of :attr:`runs`.
         """
         return stacked({name: run.requests for name, run in self.runs.items()})
 
     @property
     def series(self) -> pd.DataFrame:
-        """One row a time window of each run: ``name`` (categorical), then those of ``Run.series``.
+        """Frame with a row for each window of each run: ``name``, then the columns of ``Run.series``.
 
-        Windows of two runs need not be equally long. Errors as :attr:`runs`.
+        Windows of two runs can have different lengths. Errors are those of :attr:`runs`.
         """
         return stacked({name: run.series for name, run in self.runs.items()})
 
     @property
     def plot(self) -> ComparisonPlots:
-        """Charts as plotly figures, for notebooks.
+        """Charts as plotly figures for notebooks.
 
-        ``.memory()``, ``.users()``, ``.rates()``, ``.kv()`` and ``.queue()`` are those of the page;
-        ``.latency()`` has a panel a run of :attr:`runs`.
+        ``.memory()``, ``.users()``, ``.rates()``, ``.kv()`` and ``.queue()`` are charts of the
+        page. ``.latency()`` has a panel for each run of :attr:`runs`.
         """
         from kvsim.sim.comparison.pages.plots import ComparisonPlots  # noqa: PLC0415
 
@@ -135,16 +134,16 @@ class Comparison:
         return comparison_html(self)
 
     def save(self, folder: str | Path | None = None) -> Path:
-        """Write ``comparison.json`` and ``report.html`` into a new folder, and return which.
+        """Write ``comparison.json`` and ``report.html`` into a new folder, and return its path.
 
-        See docs/compare.md. Without a name it is one in ``kvsim-runs``.
+        See docs/compare.md. Without a name the folder is created in ``kvsim-runs``.
 
         Raises
         ------
         ValueError
-            Where something is there already.
+            When the path exists already.
         OSError
-            Where it cannot be written; then nothing is.
+            When the folder cannot be written; then it does not exist afterwards.
         """
         from kvsim.sim.comparison.file import write_comparison  # noqa: PLC0415
         from kvsim.sim.comparison.pages.page import comparison_page  # noqa: PLC0415
@@ -172,25 +171,27 @@ def compare(
     keep_runs: bool = True,
     **options: Unpack[SharedKeywords],
 ) -> Comparison:
-    """Replay each trace under each scenario; ``jobs`` processes (default: one a CPU), 1 = this one.
+    """Replay each trace under each scenario in ``jobs`` processes (default: one for each CPU).
 
-    ``options`` are those of :func:`kvsim.sim.run.run.simulate`, but that ``rate_scale`` may be
-    several; ``on_progress`` is called with (requests ended in all runs, requests in all). Rows are
-    named by the scenario, then the trace and the rate where there are several. ``record``: how the
-    pools are recorded; the folder ``blocks`` gets each row's block map. With both, ``watch`` may be
-    called with the pool of the row that runs, and the time it has come to, after each scheduling
-    call; all rows are then run in this process. Without ``keep_runs`` nothing is written for
-    :attr:`Comparison.runs`, and the traces are not held. Scripts that ask for more than one job
-    need the usual ``if __name__ == "__main__"``.
+    ``jobs=1`` runs all in this process. ``options`` are those of
+    :func:`kvsim.sim.run.run.simulate`, but ``rate_scale`` may be a list. ``on_progress`` is called
+    with the number of requests that ended in all runs, and with the number of all requests. The
+    name of a row is the scenario, then the trace and the rate if there are several.
+
+    ``record`` says how the pools are recorded; the block map of each row is written to the folder
+    ``blocks``. With both, ``watch`` may be called after each scheduling call, with the pool of the
+    row that runs and its time; then all rows run in this process. With ``keep_runs=False`` nothing
+    is written for :attr:`Comparison.runs`, and the traces are not held. A script with more than one
+    job needs the usual ``if __name__ == "__main__"``.
 
     Raises
     ------
     ValueError
         As ``simulate``, after the name of the row.
     OSError
-        Where a process was killed, or no temporary folder can be made for the runs.
+        When a process was killed, or the temporary folder of the runs cannot be created.
     KeyboardInterrupt
-        On Ctrl-C, with all processes ended.
+        On Ctrl-C, after all processes ended.
     """
     if jobs is not None:
         check_whole("jobs", jobs, 1, ", or None: one a CPU")
@@ -221,7 +222,7 @@ def compare(
 
 
 def _check_compared(traces: Iterable[object], scenarios: object, notes: object) -> None:
-    """Raise ``ValueError`` for what cannot be compared."""
+    """Raise ``ValueError`` when the arguments cannot be compared."""
     for trace in traces:
         check_trace(trace)
     what = "scenarios by name, such as {'mine': Scenario.load('vllm-0.32')}"
@@ -236,7 +237,7 @@ def _check_compared(traces: Iterable[object], scenarios: object, notes: object) 
 
 
 def _check_watched(on_progress: object, record: object, blocks: object, watch: object) -> None:
-    """Raise ``ValueError`` for what cannot be called, recorded or watched."""
+    """Raise ``ValueError`` when an argument cannot be called, recorded or watched."""
     from kvsim.sim.block_map import RecordOptions  # noqa: PLC0415 - only who records pays for it
 
     check_call("on_progress", on_progress, "(requests ended, requests in all)")

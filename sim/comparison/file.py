@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def write_comparison(document: Mapping[str, object], page: Iterable[str], folder: Path) -> None:
-    """Write both files into a folder that comes to its place afterwards."""
+    """Write both files into a draft folder, which is moved to its place afterwards."""
     with (folder / REPORT).open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(page)
     (folder / COMPARISON).write_text(to_json(document), encoding="utf-8")

@@ -1,10 +1,10 @@
-"""Runs of a comparison, kept in a temporary folder for as long as somebody holds them.
+"""Runs of a comparison, kept in a temporary folder as long as a comparison refers to it.
 
-A run that ended in a process of its own is written there, about 90 bytes a request, without what
-follows from its scenario and its trace; who asks for it gets the whole of it back. So a comparison
-takes no more memory for them, whatever the number of requests. The folder is taken away with the
-last comparison that knows of it, or at the end of the process; what one that is killed leaves goes
-with a later comparison (:mod:`kvsim.traces.common.files`).
+Each process writes its run there, about 90 bytes for each request, without the data that follow
+from scenario and trace. An access returns the whole run. So a comparison needs no memory for its
+runs, whatever their number of requests. The folder is deleted with the last comparison that refers
+to it, or at the end of the process. A later comparison deletes the folder of a killed process
+(:mod:`kvsim.traces.common.files`).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class UnknownRunError(KeyError):
-    """No run of a comparison has this name; other key errors would show their sentence quoted."""
+    """Raised when no run has this name; a plain ``KeyError`` would print its sentence in quotes."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class KeptRuns(Mapping[str, Run]):
-    """Runs by the names of their rows, in their order; each is read anew when it is asked for.
+    """Runs by the names of their rows, in order; each access reads the run again.
 
-    What is asked for is the caller's alone and stays when the folder goes. ``cases`` are those
-    given, with the file that each run goes to. Copies share the folder; a pickle has no runs
-    (``None``), as the folder is this process's.
+    The caller owns the run that it reads; the run stays when the folder is deleted. ``cases`` are
+    the given cases, each with the file of its run. Copies share the folder. A pickle has no runs
+    (``None``), because the folder belongs to this process.
     """
 
     def __init__(self, traces: Sequence[Trace], cases: Sequence[Case]) -> None:
@@ -67,7 +67,7 @@ class KeptRuns(Mapping[str, Run]):
         return name in self._by_name
 
     def __getitem__(self, name: str) -> Run:
-        """Read a run; KeyError for a name of none, ValueError where its file is not there."""
+        """Read a run; raise KeyError for an unknown name, ValueError when its file is missing."""
         if not isinstance(name, str) or name not in self._by_name:
             raise UnknownRunError(
                 f"no run is called {name!r}; there are {', '.join(map(repr, self))}"
@@ -86,7 +86,7 @@ class KeptRuns(Mapping[str, Run]):
 
 
 def keep(run: Run, trace: Trace, file: Path) -> None:
-    """Write a run of ``trace``; where the disk has no room for it, the file is missing."""
+    """Write a run of ``trace``; if the disk is full, the file is missing."""
     names = (field.name for field in fields(trace))
     own = {
         name: value

@@ -1,4 +1,4 @@
-"""What the summary tells of many numbers: how many, their mean, percentiles, the largest."""
+"""Statistics of many numbers for the summary: count, mean, percentiles and maximum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def statistics(values: NDArray[np.float64]) -> Statistics:
-    """Of the values that are defined; where none is, ``None`` but for their number."""
+    """Return statistics of the values that are not nan; without any, all but the count are ``None``."""
     defined = values[~np.isnan(values)]
     if not len(defined):
         return Statistics(num=0, mean=None, p50=None, p90=None, p99=None, max=None)
@@ -32,7 +32,7 @@ def statistics(values: NDArray[np.float64]) -> Statistics:
 
 
 def gap_statistics(gaps: GapHistogram) -> Statistics:
-    """The same of token gaps, in seconds."""
+    """Return statistics of token gaps in seconds."""
     if not gaps.num:
         return statistics(np.empty(0))
     p50, p90, p99 = (gaps.quantile_ps(q) / PS_PER_S for q in (0.5, 0.9, 0.99))

@@ -1,4 +1,4 @@
-"""What a run did to memory, as parts of the summary: the pool, the host, what was copied."""
+"""Parts of the summary about memory: the pool, the host, and copies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def memory(recorder: Recorder, pool: PoolShape) -> Memory:
-    """The pool's sizes, and shares of it over all time and while requests waited."""
+    """Return the sizes of the pool, and its shares over all time and while requests waited."""
     totals = {name: sum(values) for name, values in recorder.windows.items()}
     return Memory(
         pool_bytes=pool.pool_bytes,
@@ -43,7 +43,7 @@ def memory(recorder: Recorder, pool: PoolShape) -> Memory:
 
 
 def _held(parts: Mapping[str, int], integrals: Mapping[str, int], pool: PoolShape) -> MemoryHeld:
-    """What primitives and integrals over a stretch of time tell of it."""
+    """Return the shares that primitives and integrals over a stretch of time give."""
     window_ps = integrals["window"]
     mean_bytes = {
         part: value / (window_ps * pool.block_size) if window_ps else 0.0
@@ -60,7 +60,7 @@ def _held(parts: Mapping[str, int], integrals: Mapping[str, int], pool: PoolShap
 
 
 def host(recorder: Recorder, pool: PoolShape) -> Host:
-    """Host memory that swapped blocks took; no part of the pool."""
+    """Return the host memory that swapped blocks took; it is not part of the pool."""
     window_ps, size = sum(recorder.windows["window"]), pool.block_bytes
     held = sum(recorder.windows[HOST]) * size
     return Host(
@@ -74,7 +74,7 @@ def host(recorder: Recorder, pool: PoolShape) -> Host:
 
 
 def relocations(recorder: Recorder, pool: PoolShape) -> Relocations | None:
-    """What became of runs and packed blocks; ``None`` where none can move."""
+    """Return how often memory of requests grew or moved; ``None`` when none can move."""
     counts = recorder.relocations
     if counts is None or recorder.retention is not None:
         return None
@@ -90,7 +90,7 @@ def relocations(recorder: Recorder, pool: PoolShape) -> Relocations | None:
 
 
 def copy_on_write(recorder: Recorder, pool: PoolShape) -> CopyOnWrite:
-    """Blocks that were shared until one of their sequences wrote."""
+    """Return the shared blocks that were copied because one of their sequences wrote."""
     return CopyOnWrite(
         blocks=recorder.copied_on_write_blocks,
         bytes=recorder.copied_on_write_blocks * pool.block_bytes,
@@ -99,7 +99,7 @@ def copy_on_write(recorder: Recorder, pool: PoolShape) -> CopyOnWrite:
 
 
 def retention(recorder: Recorder, pool: PoolShape) -> Retention | None:
-    """What was dropped and kept; ``None`` where groups keep what the model attends to."""
+    """Return what chosen retention dropped and kept; ``None`` without chosen retention."""
     if recorder.retention is None:
         return None
     return recorder.retention.summary(pool, recorder.relocations, recorder.copy_ps / PS_PER_S)

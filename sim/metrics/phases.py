@@ -33,8 +33,8 @@ _FULL_SHARE: Final = 0.9
 class Windows:
     """Means over each window: running and waiting requests, blocks on the host, copying.
 
-    ``waiting_by_cause`` adds up to ``waiting``; ``preempted_by_cause`` is the part of it that ran
-    before and was put out; ``copying`` is the share of time.
+    ``waiting_by_cause`` adds up to ``waiting``. ``preempted_by_cause`` is its part of preempted
+    requests. ``copying`` is a share of time.
     """
 
     start_ps: NDArray[np.int64]
@@ -48,7 +48,7 @@ class Windows:
 
     @staticmethod
     def of(recorder: Recorder) -> Windows:
-        """Windows up to the last one that covers any time."""
+        """Return the windows up to the last one that covers any time."""
         covered = recorder.windows["window"]
         num = len(covered)
         while num > 1 and covered[num - 1] == 0:
@@ -72,7 +72,7 @@ class Windows:
         )
 
     def mean_between(self, values: NDArray[np.float64], start_ps: int, end_ps: int) -> float:
-        """Time-weighted mean of a column over the windows that begin in ``[start, end)``."""
+        """Return the time-weighted mean of a column over the windows that begin in ``[start, end)``."""
         inside = (self.start_ps >= start_ps) & (self.start_ps < end_ps)
         weight = self.covered_ps[inside]
         return float(np.average(values[inside], weights=weight)) if weight.sum() else 0.0
@@ -89,7 +89,7 @@ class Phases:
 
     @staticmethod
     def of(columns: RequestColumns, recorder: Recorder, windows: Windows) -> Phases:
-        """Edges of a run; arrivals that a partial run never reached are left out."""
+        """Return the edges of a run; arrivals after the end of a partial run are left out."""
         end_ps = recorder.end_ps
         seen = columns.arrival_ps[columns.arrival_ps <= end_ps]
         first, last = (int(seen.min()), int(seen.max())) if len(seen) else (0, 0)
@@ -102,7 +102,7 @@ class Phases:
 
 
 def summarise(phases: Phases, columns: RequestColumns, windows: Windows) -> documents.Phases:
-    """Rates and mean numbers in each phase; a request counts where it finishes."""
+    """Return rates and mean numbers in each phase; a request counts in the phase of its end."""
     finished = columns.finished()
     finish_ps = columns.finish_ps[finished]
     output_tokens = columns.generated_tokens()[finished]

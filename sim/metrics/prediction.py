@@ -1,4 +1,4 @@
-"""How good predicted answer lengths were: at first admission, over finished requests."""
+"""Quality of predicted output lengths at first admission, over finished requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prediction_quality(recorder: Recorder, name: str) -> Prediction | None:
-    """Rank correlation, over- and under-prediction; ``None`` where nobody predicted. O(n log n)."""
+    """Return rank correlation, over- and under-prediction; ``None`` without predictions. O(n log n)."""
     predicted = np.asarray(recorder.predicted_tokens, dtype=np.int64)
     finished = np.asarray(recorder.status, dtype=np.int8) == FINISHED
     compared = finished & (predicted >= 0)
@@ -37,9 +37,9 @@ def prediction_quality(recorder: Recorder, name: str) -> Prediction | None:
 
 
 def rank_correlation(a: NDArray[np.int64], b: NDArray[np.int64]) -> float | None:
-    """Spearman's: the correlation of ranks, equal values sharing their mean rank.
+    """Return Spearman's correlation of ranks; equal values share their mean rank.
 
-    ``None`` where all values of a column are equal.
+    The result is ``None`` when all values of a column are equal.
     """
     ranks_a, ranks_b = _mean_ranks(a), _mean_ranks(b)
     ranks_a -= ranks_a.mean()

@@ -1,7 +1,7 @@
-"""Per-request numbers of a finished run as numpy columns: what the trace asked, what happened.
+"""Numbers of each request of a finished run as numpy columns.
 
-Integers are picoseconds since the trace's zero; seconds appear only in what the methods return.
-Columns are views of the recorder's arrays, so a million requests cost nothing here.
+Times are integers in picoseconds since the zero of the trace; the methods return seconds. Columns
+are views of the recorder's arrays, so that they take no memory.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from kvsim.traces.trace.trace import Trace
 
 STATUS_NAMES: Final = ("unfinished", "finished", "refused", "aborted", "not sent")
-"""Text of a status code of :mod:`kvsim.sim.recording.recorder`."""
+"""Name of each status code of :mod:`kvsim.sim.recording.recorder`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestColumns:
-    """One entry a request, in trace order; times are -1 until they happen.
+    """Columns with one entry for each request, in trace order; a time is -1 until it happens.
 
-    ``output_tokens`` are those of the longest sample, ``further_tokens`` those of the others;
-    ``num_prompts`` counts how often the prompt was let in: once, or once for each sample that is a
-    request of its own.
+    ``output_tokens`` counts the tokens of the longest sample, ``further_tokens`` those of the other
+    samples. ``num_prompts`` counts how often the prompt was admitted: once, or once for each sample
+    that is a request of its own.
     """
 
     arrival_ps: NDArray[np.int64]
@@ -50,7 +50,7 @@ class RequestColumns:
 
     @staticmethod
     def of(trace: Trace, recorder: Recorder) -> RequestColumns:
-        """Columns of a run; O(n)."""
+        """Return the columns of a run; O(n)."""
 
         def view(name: str) -> NDArray[np.int64]:
             return np.asarray(getattr(recorder, name), dtype=np.int64)
@@ -81,44 +81,44 @@ class RequestColumns:
         )
 
     def part(self, start: int, stop: int | None) -> RequestColumns:
-        """Columns of the requests ``[start, stop)``; views."""
+        """Return views of the columns of the requests ``[start, stop)``."""
         return RequestColumns(*(getattr(self, item.name)[start:stop] for item in fields(self)))
 
     def __len__(self) -> int:
         return len(self.arrival_ps)
 
     def finished(self) -> NDArray[np.bool_]:
-        """Mask of the requests that ran to their end."""
+        """Return a mask of the finished requests."""
         return np.equal(self.status, FINISHED)
 
     def generated_tokens(self) -> NDArray[np.int64]:
-        """Output tokens of all samples."""
+        """Return the output tokens of all samples."""
         return self.output_tokens + self.further_tokens
 
     def arrival_s(self) -> NDArray[np.float64]:
-        """When the engine got the request; nan where it was never sent."""
+        """Return when the request arrived in the engine; nan if it was never sent."""
         return _seconds(self.arrival_ps, self.arrival_ps < NEVER_PS)
 
     def queue_s(self) -> NDArray[np.float64]:
-        """Arrival to the start of the first step that serves the request; nan until then."""
+        """Return the time from arrival to the first step of the request; nan without such a step."""
         return _seconds(self.first_scheduled_ps - self.arrival_ps, self.first_scheduled_ps >= 0)
 
     def ttft_s(self) -> NDArray[np.float64]:
-        """Arrival in the engine to the end of the first sampling step; nan until then."""
+        """Return the time from arrival to the end of the first sampling step; nan without such a step."""
         return _seconds(self.first_token_ps - self.arrival_ps, self.first_token_ps >= 0)
 
     def e2e_s(self) -> NDArray[np.float64]:
-        """Arrival to the end of the last step; nan where the request did not finish."""
+        """Return the time from arrival to the end of the last step; nan if the request did not finish."""
         return _seconds(self.finish_ps - self.arrival_ps, self.finished())
 
     def tpot_s(self) -> NDArray[np.float64]:
-        """``(E2E - TTFT) / (n - 1)``; nan for n = 1 and where the request did not finish."""
+        """Return ``(E2E - TTFT) / (n - 1)``; nan for n = 1 and if the request did not finish."""
         defined = self.finished() & (self.output_tokens > 1)
         gaps = np.maximum(self.output_tokens - 1, 1)
         return _seconds(self.finish_ps - self.first_token_ps, defined) / gaps
 
     def normalised_s(self) -> NDArray[np.float64]:
-        """E2E latency per output token; nan where the request did not finish."""
+        """Return E2E latency by output tokens; nan if the request did not finish."""
         return self.e2e_s() / np.maximum(self.output_tokens, 1)
 
 

@@ -1,8 +1,8 @@
-"""KV memory by what it holds: ten primitives and six states that add up to the pool.
+"""KV memory by content: ten primitives and six states that add up to the pool.
 
-The engine records integrals of a few counts (``memory_integrals.MEMORY``); this module turns them
-into bytes. Everything is exact integer arithmetic until a share is printed, and printed shares are
-rounded so that they still add up to 100 (largest remainder).
+The engine records integrals of a few counts (``memory_integrals.MEMORY``). This module converts
+them to bytes with exact integers. Printed shares are rounded so that they add up to 100 (largest
+remainder).
 
     pool   = usable blocks + null block + remainder
     usable = blank | cached | owned by sequences
@@ -45,7 +45,7 @@ STATES: Final[dict[str, tuple[str, ...]]] = {
     "cached": ("cached",),
     "free": ("free", "blocked"),
 }
-"""What readers see, each the sum of some primitives."""
+"""States that readers see; each is the sum of some primitives."""
 SOSP23: Final[dict[str, tuple[str, ...]]] = {
     "token": ("token", "duplicate"),
     "reserved": ("future",),
@@ -59,23 +59,23 @@ VIEWS: Final = {"six": STATES, "sosp23": SOSP23}
 
 
 def all_time(recorder: Recorder, pool: PoolShape) -> dict[str, int]:
-    """Primitives over the whole run, in byte-ps times ``block_size`` (exact integers)."""
+    """Return the primitives over the whole run, in byte-ps times ``block_size`` (exact integers)."""
     totals = {name: sum(values) for name, values in recorder.windows.items()}
     waiting = recorder.while_waiting
     return primitives(totals, waiting["blank"] - waiting["hole"], pool)
 
 
 def while_waiting(recorder: Recorder, pool: PoolShape) -> dict[str, int]:
-    """Primitives over the time in which requests waited, in the unit of :func:`all_time`."""
+    """Return the primitives over the time in which requests waited, in the unit of :func:`all_time`."""
     totals = recorder.while_waiting
     return primitives(totals, totals["blank"] - totals["hole"], pool)
 
 
 def primitives(totals: Mapping[str, int], blocked: int, pool: PoolShape) -> dict[str, int]:
-    """Split a stretch of time into primitives; they add up to the pool over ``window``.
+    """Split the pool over a stretch of time into primitives; they add up to the pool.
 
-    ``totals`` are the recorder's integrals (slot-ps); ``blocked`` is the part of ``blank`` beside
-    holes in which requests waited.
+    ``totals`` are the recorder's integrals (slot-ps). ``blocked`` is the part of ``blank``, without
+    holes, during which requests waited.
     """
     window_ps, slots = totals["window"], pool.block_size
     usable = (pool.num_blocks - pool.num_null_blocks) * slots
@@ -98,10 +98,10 @@ def primitives(totals: Mapping[str, int], blocked: int, pool: PoolShape) -> dict
 
 
 def sharing(totals: Mapping[str, int], pool: PoolShape) -> Sharing:
-    """What owners save because some of their blocks have several; ``None`` where nothing is owned.
+    """Return the memory that requests save by sharing blocks; ``None`` when they hold no block.
 
     ``factor`` = logical / physical, ``savings_percent`` = 100 (1 - physical / logical). *Logical*
-    is what owners hold, each counting all of its blocks, *physical* what they take of the pool.
+    counts a shared block once for each request that holds it, *physical* counts it once.
     """
     usable = (pool.num_blocks - pool.num_null_blocks) * pool.block_size
     physical = usable * totals["window"] - totals["blank"] - totals["cached"]
@@ -112,21 +112,21 @@ def sharing(totals: Mapping[str, int], pool: PoolShape) -> Sharing:
 
 
 def states(parts: Mapping[str, Number], view: str = "six") -> dict[str, Number]:
-    """Group ten primitives as one of ``VIEWS`` does."""
+    """Group the ten primitives into the states of one of ``VIEWS``."""
     return {name: sum(parts[part] for part in held) for name, held in VIEWS[view].items()}
 
 
 def grouped(
     shares: Iterable[Primitives | None], view: str = "six"
 ) -> list[dict[str, float] | None]:
-    """Group each of several shares, for tables and pictures with a line or panel a state."""
+    """Group each of several shares into states."""
     return [None if share is None else states(share.to_dict(), view) for share in shares]
 
 
 def percentages(parts: Mapping[str, int], decimals: int = 2) -> dict[str, float]:
-    """Shares in percent, rounded so that the printed numbers add up to exactly 100.
+    """Return shares in percent, rounded so that they add up to exactly 100.
 
-    Largest remainder, ties in the order of ``parts``; all 0 where the sum is 0.
+    The largest remainders are rounded up, ties in the order of ``parts``. All are 0 if the sum is 0.
     """
     total, scale = sum(parts.values()), 10**decimals
     if total == 0:

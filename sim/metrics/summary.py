@@ -1,7 +1,7 @@
-"""Summary of a run; every number is defined in ``docs/metrics.md``.
+"""Summary of a run; ``docs/metrics.md`` defines each number.
 
-Percentiles and goodput are over finished requests, with refused and unfinished ones counted
-beside them. Undefined numbers are ``None``, never nan.
+Percentiles and goodput are over finished requests; the counts of refused and unfinished requests
+are separate. Undefined numbers are ``None``, never nan.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def summarise_run(
     partial: bool = False,
     notes: Sequence[str] = (),
 ) -> Summary:
-    """All metrics; O(n log^2 n)."""
+    """Return all metrics of a run; O(n log^2 n)."""
     columns = RequestColumns.of(trace, recorder)
     windows = Windows.of(recorder)
     phases = Phases.of(columns, recorder, windows)
@@ -160,7 +160,7 @@ def _throughput(columns: RequestColumns, span_ps: int) -> Throughput:
 
 
 def sustained_rate(finish_ps: NDArray[np.int64]) -> float | None:
-    """Requests a second in the middle eight tenths of all that finished: no ramp-up, no drain."""
+    """Return requests a second without the first and the last tenth of the finished requests."""
     ends = np.sort(finish_ps)
     edge = len(ends) // 10
     if edge == 0:
@@ -225,7 +225,7 @@ def _preemptions(columns: RequestColumns, recorder: Recorder) -> Preemptions:
 
 
 def _auto(recorder: Recorder) -> Auto | None:
-    """How often the mode ``auto`` was right; ``None`` where no choice of it could be judged."""
+    """Return how often the mode ``auto`` was right; ``None`` if no choice could be evaluated."""
     judged, right = recorder.num_judged, recorder.num_right
     num_judged, num_right = sum(judged.values()), sum(right.values())
     if not num_judged:

@@ -1,6 +1,6 @@
-"""Tables of a run: one row a request, one row a time window.
+"""Tables of a run: one with a row for each request, one with a row for each time window.
 
-Columns are documented in ``docs/metrics.md``; frames and parquet files come from the same arrays.
+``docs/metrics.md`` documents the columns. Frames and parquet files are made from the same arrays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def request_table(
     trace: Trace, recorder: Recorder, start: int = 0, stop: int | None = None
 ) -> dict[str, NDArray[np.float64] | NDArray[np.int64] | Sequence[str]]:
-    """Columns of the requests ``[start, stop)``, by name; times in seconds, nan = never."""
+    """Return columns of the requests ``[start, stop)`` by name; times in seconds, nan = never."""
     columns = RequestColumns.of(trace, recorder).part(start, stop)
     rows = range(start, start + len(columns))
     predicted = np.asarray(recorder.predicted_tokens, dtype=np.float64)[start:stop]
@@ -106,7 +106,7 @@ def series_table(
 
 
 def cause_column(who: str, cause: str) -> str:
-    """Name of the column of those who wait for ``cause``; ``who``: ``waiting`` or ``preempted``."""
+    """Return the column of requests that wait for ``cause``; ``who``: ``waiting`` or ``preempted``."""
     return f"{who}_{cause.replace(' ', '_')}"
 
 

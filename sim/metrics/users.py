@@ -1,6 +1,6 @@
-"""Users of a trace: among whom ``fair`` shares, and what each of them met.
+"""Users of a trace: the users among whom ``fair`` shares, and the latencies of each user.
 
-Who asks is :meth:`Trace.asker`: the user, else the session, else the request itself.
+:meth:`Trace.asker` names the user of a request: the user, else the session, else the request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def fair_note(trace: Trace) -> str:
-    """A sentence on whom ``fair`` takes for a user in a trace of some users or sessions."""
+    """Return a sentence on the users that ``fair`` finds in a trace."""
     users, sessions, alone = set[str](), set[str](), 0
     for index in range(len(trace)):
         if trace.user is not None and trace.user[index]:
@@ -35,9 +35,9 @@ def fair_note(trace: Trace) -> str:
 
 
 def summarise_users(trace: Trace, columns: RequestColumns) -> Users | None:
-    """What users met: TTFT of each, of the one who asks for most tokens, of all others; O(n).
+    """Return the TTFT of users, of the user with the most tokens, and of all others; O(n).
 
-    ``None`` where the trace names no users. Requests that name none are one user's.
+    The result is ``None`` when the trace names no users. Requests without a user count as one user.
     """
     if not any(trace.user or ()):
         return None

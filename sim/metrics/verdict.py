@@ -1,9 +1,10 @@
-"""One verdict a run: stable, overloaded (and by what), or too short for a percentile.
+"""Verdict of a run: stable, overloaded (and what binds), or too short for a percentile.
 
-Overloaded: while requests arrive (ramp-up left out) the queue grows by more than three standard
-deviations of a random walk with as many arrivals and departures, ``3 * sqrt(2 n)``; or the
-backlog at the last arrival takes longer to start than all arrivals took to come in. Too short: a
-percentile ``q`` is trusted from ten finished requests beyond it, ``n * (1 - q) >= 10``.
+A run is overloaded in two cases. The queue grows after the ramp-up, while requests arrive, by more
+than three standard deviations of a random walk with as many arrivals and departures,
+``3 * sqrt(2 n)``. Or the backlog at the last arrival takes longer to start than all arrivals took.
+A run is too short for a percentile ``q`` with fewer than ten finished requests beyond it; the
+verdict trusts ``q`` from ``n * (1 - q) >= 10``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _LABELS: Final = {"token_budget": "the token budget of a step", "blocks": "KV bl
 
 
 def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: Windows) -> Verdict:
-    """Verdict of a run, from its waiting series and its number of finished requests."""
+    """Return the verdict from the waiting series and the number of finished requests."""
     trusted = trusted_percentile(int(columns.finished().sum()))
     slope, growth = _queue_growth(phases, windows)
     binds = _binding_cause(recorder)
@@ -69,13 +70,13 @@ def judge(columns: RequestColumns, recorder: Recorder, phases: Phases, windows: 
 
 
 def trusted_percentile(num_finished: int) -> int | None:
-    """Highest of p50, p90, p99 with ten finished requests beyond it; ``None`` for none."""
+    """Return the highest of p50, p90, p99 with ten finished requests beyond it, or ``None``."""
     known = [q for q in _PERCENTILES if num_finished * (100 - q) >= SAMPLES_BEYOND * 100]
     return known[-1] if known else None
 
 
 def _queue_growth(phases: Phases, windows: Windows) -> tuple[float | None, float]:
-    """Slope of the waiting series (requests a second) and its rise over the steady part."""
+    """Return the slope of the waiting series (requests a second) and its rise in the steady part."""
     inside = (windows.start_ps >= phases.steady_start_ps) & (
         windows.start_ps + windows.covered_ps <= phases.last_arrival_ps
     )
@@ -88,7 +89,7 @@ def _queue_growth(phases: Phases, windows: Windows) -> tuple[float | None, float
 
 
 def _backlog_ps(phases: Phases, windows: Windows, width_ps: int) -> int:
-    """Time from the last arrival until nothing waits any more (to the end of that window)."""
+    """Return the time from the last arrival to the end of the last window with waiting requests."""
     after = windows.start_ps + width_ps > phases.last_arrival_ps
     waiting = windows.start_ps[after & (windows.waiting > 0)]
     if not len(waiting):
@@ -97,6 +98,6 @@ def _backlog_ps(phases: Phases, windows: Windows, width_ps: int) -> int:
 
 
 def _binding_cause(recorder: Recorder) -> str:
-    """Cause with the most request-seconds, apart from waiting for the step in progress."""
+    """Return the cause with the most request-seconds, without the step in progress."""
     causes = {name: ps for name, ps in recorder.waited_ps.items() if name != "step"}
     return max(causes, key=lambda name: causes[name])

@@ -1,8 +1,8 @@
-"""The longest wait, and who was passed by others: what an order of the queue does to its last.
+"""The longest wait, and requests that later arrivals overtook: effects of the queue order.
 
-*Overtaken* counts, for each request, the later arrivals that were scheduled before it: the
-bypasses of bounded waiting. FCFS has none. A request passed by more than ``STARVED_AFTER`` of them
-counts as starved.
+*Overtaken* counts, for each request, the later arrivals that were scheduled before it (the bypasses
+of bounded waiting). FCFS has none. A request with more than ``STARVED_AFTER`` of them counts as
+starved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STARVED_AFTER: Final = 100
 
 
 def summarise_waiting(columns: RequestColumns, end_ps: int) -> Queue:
-    """Longest wait and starvation over all requests that were let into the queue; O(n log^2 n)."""
+    """Return the longest wait and starvation over all requests that were queued; O(n log^2 n)."""
     waited = (columns.status != REFUSED) & (columns.status != NOT_SENT)
     arrival_ps = columns.arrival_ps[waited]
     start_ps = columns.first_scheduled_ps[waited]
@@ -45,10 +45,10 @@ def summarise_waiting(columns: RequestColumns, end_ps: int) -> Queue:
 def overtaken(
     arrival_ps: NDArray[np.int64], start_ps: NDArray[np.int64], entered: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Later arrivals that entered before each request did; shape (n,).
+    """Return how many later arrivals entered before each request; shape (n,).
 
-    ``start_ps`` of one that never ``entered`` is when it stopped to wait; it overtakes nobody.
-    Inversions are counted by merging: requests in order of arrival, in halves of growing width.
+    A request that never ``entered`` overtakes no other; its ``start_ps`` is the end of its wait.
+    Inversions are counted by merging requests in order of arrival, in halves of growing width.
     """
     num = len(arrival_ps)
     counts = np.zeros(num, dtype=np.int64)
