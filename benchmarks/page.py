@@ -72,12 +72,13 @@ machine:
 python benchmarks/run.py --quick
 ```
 
-**What is slow.** The leaper simulates FCFS with vLLM's batching on block tables, radix trees and
-reservations. The stepper simulates everything else: most queue orders, batching policies, victims
-and eviction orders, swapping, and your own policies. It touches every request of every step, so it
-takes 1 to 2 ms of CPU time for each request: 10 to 60 times more than the leaper. Long outputs,
-many preemptions and long shared prefixes also cost time in the leaper. One process uses one core;
-`kvsim compare` runs one process for each scenario.
+**What is slow.** The stepper touches every request of every step. Policies that only the stepper
+simulates take 1.5 to 2.9 ms of CPU time for each request here. The leaper is 13 to 106 times as
+fast as the stepper on the same requests. It simulates FCFS under three batching policies
+(`mixed-running-first`, `iteration-level`, `no-evict`), with block tables, radix trees and
+reservations, and some eviction orders ([Eviction](eviction.md#speed)). The stepper simulates all
+other queue orders, batching policies, victims and eviction orders, swapping, sliding windows, and
+your own policies.
 
 {table}
 
@@ -85,7 +86,9 @@ many preemptions and long shared prefixes also cost time in the leaper. One proc
   trace and writing results are not included.
 - `ratio` is the CPU time of the stepper / that of the leaper on the same requests in the same run.
   `x base` is the CPU time of a policy / that of its base policy on the same requests.
-- [performance.csv](performance.csv) has all rows, with a description of each case.
+- [performance.csv](performance.csv) has all rows, with a description of each case. Its column
+  `asked` is the project's target; a row can miss it.
+- `python benchmarks/profile_parts.py` shows which parts of the leaper take the time.
 - Measured on {date}: {processor}, {cores} cores, {system}, Python {python}, numpy {numpy}, load
   average {load}. Times differ by tens of percent between machines and between runs. The ratios are
   more reliable.

@@ -8,7 +8,8 @@ the admission. Nothing else is admitted until the last sequence of the batch has
 finished sequence keeps its memory and its row, and every step still pays for the row.
 
 With ``pad_to_longest`` (HF) each row is padded on the left to the longest prompt. The first step
-pays for the longest prompt in each row, and every later step pays for that context. The padding
+pays for the longest prompt in each row. Every later step pays, in each row, for the context of the
+longest one. The padding
 occupies memory that the reservation never fills, and the states of the memory show it. Without
 ``pad_to_longest`` (FasterTransformer removes padding, and its attention skips finished rows) a
 finished row costs as much as a row without context.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvsim.traces.common.files import check_new_folder, check_writable, new_folder
+from kvsim.traces.common.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,22 +84,25 @@ def _check_name(folder: Path) -> None:
 
 
 def latest_result() -> Path:
-    """Folder in ``kvsim-runs`` that was written last.
+    """Return the folder in ``kvsim-runs`` that was written last.
 
     Raises
     ------
     ValueError
-        Where there is none.
+        If there is none, or if ``latest`` does not hold the plain name of one.
     """
     try:
-        folder = RUNS / LATEST.read_text(encoding="utf-8").strip()
+        name = LATEST.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         raise ValueError(
             f"there is no {LATEST}, which names the latest run: name the folder of a run"
         ) from None
-    if not folder.is_dir():
-        raise ValueError(f"{LATEST} names {folder}, which is not there: name the folder of a run")
-    return folder
+    if name not in {path.name for path in RUNS.iterdir() if path.is_dir()}:
+        raise ValueError(
+            f"{LATEST} names {shortened(name, 60)!r}, which is no folder in {RUNS}: "
+            "name the folder of a run"
+        )
+    return RUNS / name
 
 
 def _names(trace: str, now: datetime) -> Iterator[Path]:

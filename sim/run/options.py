@@ -6,9 +6,10 @@ the like; the manifest of a run holds them.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, TypedDict, cast
+
+from kvsim.traces.common.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,19 +118,18 @@ class RunOptions:
 
     @classmethod
     def of(cls, keywords: Mapping[str, object]) -> RunOptions:
-        """Options by name.
+        """Return the options with these names and values.
 
         Raises
         ------
         ValueError
-            As making them does, and on a name that is no option's, with the nearest.
+            For a value that an option does not take, and for an unknown name.
         """
         names = [item.name for item in fields(cls)]
         for name in keywords:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                meant = f", did you mean {near[0]}?" if near else ";"
-                raise ValueError(f"unknown option {name}{meant} choices: {', '.join(names)}")
+                hint = nearest(name, names)
+                raise ValueError(f"unknown option {name}{hint}; choices: {', '.join(names)}")
         return cls(**cast("RunKeywords", keywords))
 
     def __post_init__(self) -> None:

@@ -7,7 +7,6 @@ says ``None``.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -20,6 +19,7 @@ from kvsim.policies.option_keys import name_of, rule_of, shown
 from kvsim.sim.scenario.preset import load_preset, preset_names
 from kvsim.sim.scenario.scenario import DEFAULT_PRESET, Scenario
 from kvsim.traces.common.arguments import check_kind
+from kvsim.traces.common.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,7 @@ def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
         return replace(_apply(Scenario(), load_preset(name).tables, name), preset=name)
     path = Path(source)
     if not path.exists():
-        near = _nearest(name, preset_names())
+        near = nearest(name, preset_names())
         raise ValueError(
             f"scenario {name!r} is neither a file nor a preset{near}; "
             f"presets are {', '.join(preset_names())}"
@@ -76,7 +76,7 @@ def scenario_from_dict(tables: dict[str, object], place: str = "scenario") -> Sc
     preset = tables.get("preset", DEFAULT_PRESET)
     if not isinstance(preset, str) or preset not in ("", *preset_names()):
         raise ValueError(
-            f"{place}: preset = {preset!r} is unknown{_nearest(str(preset), preset_names())}; "
+            f"{place}: preset = {preset!r} is unknown{nearest(str(preset), preset_names())}; "
             f"presets are {', '.join(preset_names())}"
         )
     base = load_scenario(preset) if preset else Scenario()
@@ -154,7 +154,7 @@ def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scen
     changed = {}
     for table_name, content in tables.items():
         if table_name not in _TABLES:
-            near = _nearest(table_name, _TABLES)
+            near = nearest(table_name, _TABLES)
             raise ValueError(
                 f"{before}unknown table [{table_name}]{near}; tables are {', '.join(_TABLES)}"
             )
@@ -168,7 +168,7 @@ def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scen
         for name, value in content.items():
             path = f"{table_name}.{name}"
             if name not in keys:
-                hint = _whereabouts(name) or _nearest(name, keys)
+                hint = _whereabouts(name) or nearest(name, keys)
                 raise ValueError(
                     f"{before}unknown key {path}{hint}; keys of [{table_name}] are "
                     f"{', '.join(keys)}"
@@ -210,11 +210,6 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     return str(value)
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _whereabouts(name: str) -> str:

@@ -147,7 +147,9 @@ def test_without_a_name_each_run_has_a_folder_of_its_own(
     for name in FILES:
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
     second.rename("elsewhere")
-    with pytest.raises(ValueError, match=r"latest names .*-tiny\S*, which is not there: name the"):
+    with pytest.raises(
+        ValueError, match=r"latest names '\S*-tiny\S*', which is no folder in kvsim-runs: name"
+    ):
         latest_result()
 
 
@@ -165,3 +167,18 @@ def test_a_default_name_is_one_for_every_system(trace: str, name: str) -> None:
     names = run_place._names(trace, datetime(2026, 12, 1, 9, 5, 7))
     stem = f"kvsim-runs/20261201-090507-{name}"
     assert [next(names).as_posix() for _ in range(3)] == [stem, f"{stem}-2", f"{stem}-3"]
+
+
+@pytest.mark.parametrize("name", ["", "..", ".", "/etc", "a/b", "../elsewhere", "gone", "x" * 500])
+def test_only_the_plain_name_of_a_folder_is_the_latest_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kvsim-runs").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "kvsim-runs" / "latest").write_text(name)
+    with pytest.raises(
+        ValueError, match=r"^kvsim-runs/latest .*: name the folder of a run$"
+    ) as told:
+        latest_result()
+    assert len(str(told.value)) < 250

@@ -195,7 +195,7 @@ def test_what_no_run_can_have_is_refused(option: str, value: Any, sentence: str)
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ("seeds", "unknown option seeds, did you mean seed[?]"),
+        ("seeds", "unknown option seeds .did you mean 'seed'[?]"),
         ("qqq", "unknown option qqq; choices: "),
     ],
 )
