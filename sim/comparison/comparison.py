@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Frame with a row for each run: metrics, verdict, and shares of KV memory while requests waited."""
+        """Frame with a row for each run: metrics, verdict, and KV memory while requests waited."""
         import pandas as pd  # noqa: PLC0415 - only who asks for a frame pays for pandas
 
         return pd.DataFrame([row_numbers(row) for row in self.rows])
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def requests(self) -> pd.DataFrame:
-        """Frame with a row for each request of each run: ``name``, then the columns of ``Run.requests``.
+        """Frame with a row for each request of each run: ``name``, then those of ``Run.requests``.
 
         The runs follow each other in the order of ``rows``; ``name`` is categorical. Errors are
         those of :attr:`runs`.
@@ -111,7 +111,7 @@ class Comparison:
 
     @property
     def series(self) -> pd.DataFrame:
-        """Frame with a row for each window of each run: ``name``, then the columns of ``Run.series``.
+        """Frame with a row for each window of each run: ``name``, then those of ``Run.series``.
 
         Windows of two runs can have different lengths. Errors are those of :attr:`runs`.
         """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def statistics(values: NDArray[np.float64]) -> Statistics:
-    """Return statistics of the values that are not nan; without any, all but the count are ``None``."""
+    """Return statistics of the values that are not nan; without any, only the count is set."""
     defined = values[~np.isnan(values)]
     if not len(defined):
         return Statistics(num=0, mean=None, p50=None, p90=None, p99=None, max=None)

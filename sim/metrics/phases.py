@@ -72,7 +72,7 @@ class Windows:
         )
 
     def mean_between(self, values: NDArray[np.float64], start_ps: int, end_ps: int) -> float:
-        """Return the time-weighted mean of a column over the windows that begin in ``[start, end)``."""
+        """Return the time-weighted mean of a column over windows that begin in ``[start, end)``."""
         inside = (self.start_ps >= start_ps) & (self.start_ps < end_ps)
         weight = self.covered_ps[inside]
         return float(np.average(values[inside], weights=weight)) if weight.sum() else 0.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prediction_quality(recorder: Recorder, name: str) -> Prediction | None:
-    """Return rank correlation, over- and under-prediction; ``None`` without predictions. O(n log n)."""
+    """Return rank correlation and prediction errors; ``None`` without predictions. O(n log n)."""
     predicted = np.asarray(recorder.predicted_tokens, dtype=np.int64)
     finished = np.asarray(recorder.status, dtype=np.int8) == FINISHED
     compared = finished & (predicted >= 0)

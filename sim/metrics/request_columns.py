@@ -100,15 +100,15 @@ class RequestColumns:
         return _seconds(self.arrival_ps, self.arrival_ps < NEVER_PS)
 
     def queue_s(self) -> NDArray[np.float64]:
-        """Return the time from arrival to the first step of the request; nan without such a step."""
+        """Return the time from arrival to the first step of the request; nan without one."""
         return _seconds(self.first_scheduled_ps - self.arrival_ps, self.first_scheduled_ps >= 0)
 
     def ttft_s(self) -> NDArray[np.float64]:
-        """Return the time from arrival to the end of the first sampling step; nan without such a step."""
+        """Return the time from arrival to the end of the first sampling step; nan without one."""
         return _seconds(self.first_token_ps - self.arrival_ps, self.first_token_ps >= 0)
 
     def e2e_s(self) -> NDArray[np.float64]:
-        """Return the time from arrival to the end of the last step; nan if the request did not finish."""
+        """Return the time from arrival to the end of the last step; nan if it did not finish."""
         return _seconds(self.finish_ps - self.arrival_ps, self.finished())
 
     def tpot_s(self) -> NDArray[np.float64]:

@@ -59,14 +59,14 @@ VIEWS: Final = {"six": STATES, "sosp23": SOSP23}
 
 
 def all_time(recorder: Recorder, pool: PoolShape) -> dict[str, int]:
-    """Return the primitives over the whole run, in byte-ps times ``block_size`` (exact integers)."""
+    """Return the primitives of the whole run, in byte-ps times ``block_size`` (exact integers)."""
     totals = {name: sum(values) for name, values in recorder.windows.items()}
     waiting = recorder.while_waiting
     return primitives(totals, waiting["blank"] - waiting["hole"], pool)
 
 
 def while_waiting(recorder: Recorder, pool: PoolShape) -> dict[str, int]:
-    """Return the primitives over the time in which requests waited, in the unit of :func:`all_time`."""
+    """Return the primitives while requests waited, in the unit of :func:`all_time`."""
     totals = recorder.while_waiting
     return primitives(totals, totals["blank"] - totals["hole"], pool)
 
@@ -126,7 +126,8 @@ def grouped(
 def percentages(parts: Mapping[str, int], decimals: int = 2) -> dict[str, float]:
     """Return shares in percent, rounded so that they add up to exactly 100.
 
-    The largest remainders are rounded up, ties in the order of ``parts``. All are 0 if the sum is 0.
+    The largest remainders are rounded up, ties in the order of ``parts``. All are 0 if the
+    sum is 0.
     """
     total, scale = sum(parts.values()), 10**decimals
     if total == 0:

@@ -106,7 +106,7 @@ def series_table(
 
 
 def cause_column(who: str, cause: str) -> str:
-    """Return the column of requests that wait for ``cause``; ``who``: ``waiting`` or ``preempted``."""
+    """Return the column of requests that wait for ``cause``; ``who``: waiting or preempted."""
     return f"{who}_{cause.replace(' ', '_')}"
 
 

@@ -76,7 +76,7 @@ def trusted_percentile(num_finished: int) -> int | None:
 
 
 def _queue_growth(phases: Phases, windows: Windows) -> tuple[float | None, float]:
-    """Return the slope of the waiting series (requests a second) and its rise in the steady part."""
+    """Return slope (requests a second) and rise of the waiting series in the steady part."""
     inside = (windows.start_ps >= phases.steady_start_ps) & (
         windows.start_ps + windows.covered_ps <= phases.last_arrival_ps
     )

@@ -125,7 +125,7 @@ def test_runs_that_serve_nobody_have_their_rows() -> None:
     half = compare(chat(5), {"a": tiny, "b": scenarios("paged")["paged"]}, jobs=1)
     assert {curve.xaxis for curve in half.plot.latency().data} == {"x2"}, "an empty panel"
     assert len(found.series) == sum(len(run.series) for run in found.runs.values())
-    with pytest.raises(ValueError, match="nothing to draw: No latencies"):
+    with pytest.raises(ValueError, match="nothing to draw: Latency distributions: no request"):
         found.plot.latency()
 
 
