@@ -79,7 +79,7 @@ def test_bad_logs(records: list[dict[str, Any]], message: str) -> None:
         ("pool_tokens", 1.5, "option pool_tokens is 1.5; allowed: a whole number"),
         ("pool_tokens", True, "option pool_tokens is True"),
         ("page_size", 4, "pool_tokens is 9; allowed are multiples of page_size 4"),
-        ("policy", "lur", "'lur' is unknown; choose one of lru, fifo, lfu, slru, "),
+        ("policy", "lur", "'lur' is unknown; choose one of lru, fifo, lfu, "),
     ],
 )
 def test_bad_options(option: str, value: object, message: str) -> None:
