@@ -88,7 +88,7 @@ def test_a_walk_works_as_written(tree: Path, title: str, text: str) -> None:
     before, changed, commands = read_versions(tree), set[str](), list[str]()
     for language, block in fenced(text):
         if language == "sh":
-            commands += block.splitlines()
+            commands += block.replace("\\\n", " ").splitlines()
         else:
             changed |= set((apply_diff if language == "diff" else save_file)(tree, block))
     for line in commands:
