@@ -118,7 +118,7 @@ def test_the_watermark_holds_in_an_idle_engine_and_for_good() -> None:
     plan, recorder = played(trace, "prefill-first", **rules, max_model_len=99)
     assert plan.lines == ["0: 1+69 .1", "1: 2+4 .2"]
     assert recorder.refusals == {
-        0: "needs 19 blocks, of 20 the watermark keeps 2 free for good",
+        0: "needs 19 blocks, but the watermark keeps 2 of the pool's 20 free",
     }
     assert recorder.waited_ps["admission rule"] == US
 
