@@ -46,7 +46,10 @@ class WorkCost(Protocol):
         ...
 
     def decode_ps(self, num_tokens: int, context: int) -> int:
-        """Return the time of ``num_tokens`` decode steps of one sequence, first with ``context``."""
+        """Return the time of ``num_tokens`` decode steps of one sequence.
+
+        The first step has ``context`` tokens of context.
+        """
         ...
 
 

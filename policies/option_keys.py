@@ -75,8 +75,8 @@ def key(
     ``engine`` is the name of the option in a real engine. ``of`` lists the policies that read the
     key, where not all policies of its table do.
     """
-    told = Key(rule, meaning, name, unit or rule.unit, engine, of)
-    return field(default=default, metadata={"key": told})
+    declared = Key(rule, meaning, name, unit or rule.unit, engine, of)
+    return field(default=default, metadata={"key": declared})
 
 
 def key_of(item: Field[object]) -> Key:

@@ -7,7 +7,7 @@ overlap schedule, priorities or mixed chunks. All amounts below are tokens.
 Prefill: a prompt that was cut gets its next chunk first. Then the head of the queue is admitted
 while
 
-extend + new + page < spare - taken - sum over running of ratio * left
+    extend + new + page < spare - taken - sum over running of ratio * left
 
 * extend: prompt tokens beyond the hit;
 * new: output tokens that the request may still have, at most ``clip_max_new_tokens``;

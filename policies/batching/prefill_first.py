@@ -107,7 +107,7 @@ class PrefillFirst(MixedRunningFirst):
         kept = self._kept_free(state)
         if usable - wanted >= kept:
             return False
-        reason = f"needs {wanted:,} blocks, but the watermark keeps {kept:,} of the pool's {usable:,} free"
+        reason = f"needs {wanted:,} blocks, but the watermark keeps {kept:,} of {usable:,} free"
         step.dropped.append(Dropped(state.waiting.pop(), reason))
         return True
 

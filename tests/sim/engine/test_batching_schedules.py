@@ -118,7 +118,7 @@ def test_the_watermark_holds_in_an_idle_engine_and_for_good() -> None:
     plan, recorder = played(trace, "prefill-first", **rules, max_model_len=99)
     assert plan.lines == ["0: 1+69 .1", "1: 2+4 .2"]
     assert recorder.refusals == {
-        0: "needs 19 blocks, but the watermark keeps 2 of the pool's 20 free",
+        0: "needs 19 blocks, but the watermark keeps 2 of 20 free",
     }
     assert recorder.waited_ps["admission rule"] == US
 
@@ -310,5 +310,5 @@ def test_what_no_empty_pool_promises_is_refused() -> None:
     plan, recorder = played(trace, "no-evict", max_model_len=60)
     assert plan.lines[0] == "0: 1+8"
     assert recorder.refusals == {
-        0: "may need 11 blocks if its answer is as long as allowed, the pool has 10"
+        0: "may need 11 blocks if its output is as long as allowed, the pool has 10"
     }
