@@ -53,15 +53,18 @@ class DecisionLog(ScheduleListener):
     def __init__(self) -> None:
         self.records: list[Call | Result] = []
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
         """Write what the call handed out."""
-        step = flight.step
+        step = step_in_flight.step
         self.records.append(
             Call(
-                flight.call_ps,
-                flight.start_ps,
-                flight.end_ps,
-                tuple((item.sequence.index, item.num_tokens, item.past) for item in flight.items),
+                step_in_flight.call_ps,
+                step_in_flight.start_ps,
+                step_in_flight.end_ps,
+                tuple(
+                    (item.sequence.index, item.num_tokens, item.past)
+                    for item in step_in_flight.items
+                ),
                 tuple((one.sequence.index, one.hit_tokens, one.resumed) for one in step.admitted),
                 tuple((one.sequence.index, one.num_computed_tokens) for one in step.preempted),
                 step.waits_for,
@@ -71,10 +74,10 @@ class DecisionLog(ScheduleListener):
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         """Write what the results revealed."""
-        flight, finished, late, dropped = results
-        sampled = tuple(item.sequence.index for item in flight.items if item.samples)
+        step_in_flight, finished, late, dropped = results
+        sampled = tuple(item.sequence.index for item in step_in_flight.items if item.samples)
         self.records.append(
-            Result(flight.end_ps, sampled, tuple(finished), tuple(late), tuple(dropped))
+            Result(step_in_flight.end_ps, sampled, tuple(finished), tuple(late), tuple(dropped))
         )
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Usage
     from kvsim.policies.batching import ScheduledStep, SchedulerState
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.engine.steps_in_flight import FlightItem
+    from kvsim.sim.engine.steps_in_flight import StepItem
     from kvsim.sim.recording.recorder import Recorder
 
 
@@ -112,7 +112,7 @@ class RequestAccount:
         if judgement is not None:
             self._recorder.judged(swapped=judgement.swapped, right=judgement.right)
 
-    def token(self, item: FlightItem, now_ps: int) -> None:
+    def token(self, item: StepItem, now_ps: int) -> None:
         """Record a token; its gap is a stall if a preemption lies between it and the one before."""
         recorder, sequence = self._recorder, item.sequence
         index, gap_ps = sequence.index, now_ps - sequence.last_token_ps

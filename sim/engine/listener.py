@@ -22,7 +22,7 @@ class ScheduleListener:
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
         """Note that a request is refused (``why`` is the reason) or aborted (``ABORT``)."""
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
         """Note the result of a scheduling call."""
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
@@ -48,10 +48,10 @@ class Listeners(ScheduleListener):
         for listener in self._listeners:
             listener.withdrawn(stepper, index, now_ps, why)
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
         """Report a call."""
         for listener in self._listeners:
-            listener.called(stepper, flight)
+            listener.called(stepper, step_in_flight)
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
         """Report that the calls are made."""

@@ -115,9 +115,9 @@ class StepperEvents(ScheduleListener):
         for observer in self._observers:
             observer.withdrawn(index, now_ps, why)
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
         """Report a call's victims, admissions and chunks."""
-        step, now_ps = flight.step, flight.call_ps
+        step, now_ps = step_in_flight.step, step_in_flight.call_ps
         for observer in self._observers:
             for sequence, num_computed_tokens, swapped_blocks in step.preempted:
                 observer.preempted(
@@ -130,8 +130,10 @@ class StepperEvents(ScheduleListener):
                 observer.entered(sequence.index, now_ps, hit_tokens)
             for back in step.swapped_in:
                 observer.entered(back.sequence.index, now_ps, 0)
-            for sequence, tokens, past, samples, decodes, _ in flight.items:
-                chunk = Chunk(flight.start_ps, flight.end_ps, tokens, past, samples, decodes)
+            for sequence, tokens, past, samples, decodes, _ in step_in_flight.items:
+                chunk = Chunk(
+                    step_in_flight.start_ps, step_in_flight.end_ps, tokens, past, samples, decodes
+                )
                 observer.served(sequence.index, chunk)
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:

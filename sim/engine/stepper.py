@@ -27,7 +27,7 @@ from kvsim.sim.engine.listener import ABORT
 from kvsim.sim.engine.loop_guard import LoopGuard
 from kvsim.sim.engine.policy_setup import set_up_policies
 from kvsim.sim.engine.sequence_groups import SequenceGroups
-from kvsim.sim.engine.steps_in_flight import Flights, Results
+from kvsim.sim.engine.steps_in_flight import Results, StepsInFlight
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Usage
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.engine.listener import ScheduleListener
     from kvsim.sim.engine.requests import Requests
-    from kvsim.sim.engine.steps_in_flight import FlightItem
+    from kvsim.sim.engine.steps_in_flight import StepItem
     from kvsim.sim.recording.recorder import Recorder
 
 
@@ -65,8 +65,8 @@ class Stepper:
         self.state, self._batching = set_up_policies(config, cost, requests, link, seed)
         self._requests = requests
         self._groups = SequenceGroups(self.state.allocator, config, cost, recorder, seed)
-        self._flights = Flights(self.state, cost, link, self._groups, recorder)
-        self._in_flight = self._flights.in_flight
+        self._steps_in_flight = StepsInFlight(self.state, cost, link, self._groups, recorder)
+        self._in_flight = self._steps_in_flight.in_flight
         self.memory = MemoryAccount(self.state, recorder)
         self._account = RequestAccount(self.state, self.memory, recorder)
         self._loops = LoopGuard(config)
@@ -128,12 +128,12 @@ class Stepper:
         Returns the requests that finished.
         """
         self.memory.account(now_ps, idle=not self._in_flight)
-        flight = self._in_flight.popleft()
-        assert flight.end_ps == now_ps, "results are applied at their boundary"
-        self.recorder.step(flight.start_ps, flight.time)
-        self.recorder.num_steps_outside += not flight.time.inside
-        results = Results(flight, [], [], [])
-        for item in flight.items:
+        step_in_flight = self._in_flight.popleft()
+        assert step_in_flight.end_ps == now_ps, "results are applied at their boundary"
+        self.recorder.step(step_in_flight.start_ps, step_in_flight.time)
+        self.recorder.num_steps_outside += not step_in_flight.time.inside
+        results = Results(step_in_flight, [], [], [])
+        for item in step_in_flight.items:
             if not item.sequence.aborted:
                 self._apply_item(item, results, now_ps)
         self._end_batch(now_ps)
@@ -184,13 +184,13 @@ class Stepper:
         """Add a step behind those in flight."""
         self._account.moved(step, now_ps)
         self._ends_together = step.ends_together
-        flight = self._flights.launch(step, now_ps)
+        step_in_flight = self._steps_in_flight.launch(step, now_ps)
         if self._listener is not None:
-            self._listener.called(self, flight)
+            self._listener.called(self, step_in_flight)
 
     # ---- parts of results --------------------------------------------------------------------
 
-    def _apply_item(self, item: FlightItem, results: Results, now_ps: int) -> None:
+    def _apply_item(self, item: StepItem, results: Results, now_ps: int) -> None:
         """Apply the result of one sequence in a step: keys for its blocks, and maybe a token.
 
         A sequence that was preempted meanwhile also gets the token, but its computed KV is lost.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvsim.sim.recording.recorder import Recorder
 
 
-class FlightItem(NamedTuple):
+class StepItem(NamedTuple):
     """One sequence's part in a step; an outdated ``preemption_count`` marks a late token."""
 
     sequence: Sequence
@@ -36,7 +36,7 @@ class StepInFlight:
     """
 
     step: ScheduledStep
-    items: list[FlightItem]
+    items: list[StepItem]
     call_ps: int
     start_ps: int
     end_ps: int
@@ -57,7 +57,7 @@ class Results(NamedTuple):
     dropped: list[int]
 
 
-class Flights:
+class StepsInFlight:
     """The steps in flight of one engine, oldest first, and the costs besides their computation."""
 
     def __init__(
@@ -91,11 +91,11 @@ class Flights:
             duration_ps = self._with_copies(self._link, step, start_ps, duration_ps)
         duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
         time = time.with_overhead(duration_ps)
-        flight = StepInFlight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
-        self.in_flight.append(flight)
-        return flight
+        step_in_flight = StepInFlight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
+        self.in_flight.append(step_in_flight)
+        return step_in_flight
 
-    def _served(self, item: Item, now_ps: int) -> FlightItem:
+    def _served(self, item: Item, now_ps: int) -> StepItem:
         """Count the tokens that a call gives a sequence as computed."""
         sequence, num_tokens, past = item
         samples = past + num_tokens == sequence.num_tokens + sequence.num_output_placeholders
@@ -105,9 +105,9 @@ class Flights:
         sequence.num_computed_tokens = past + num_tokens
         sequence.in_flight += num_tokens
         sequence.num_output_placeholders += samples
-        return FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
+        return StepItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
 
-    def _time(self, step: ScheduledStep, items: list[FlightItem]) -> StepTime:
+    def _time(self, step: ScheduledStep, items: list[StepItem]) -> StepTime:
         """Return the time of the computation, including finished rows of a padded batch."""
         padded_to = step.padded_to
         prefills: list[tuple[int, int]] = []
@@ -133,7 +133,7 @@ class Flights:
         self._recorder.relocations = relocations
         return copy_ps
 
-    def _note_scores(self, retention: Retention, items: list[FlightItem]) -> int:
+    def _note_scores(self, retention: Retention, items: list[StepItem]) -> int:
         """Record what decodes attend to; return the time to update the scores of kept tokens."""
         seen = [item.past for item in items if item.decodes]
         account = self._recorder.retention

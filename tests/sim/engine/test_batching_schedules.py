@@ -46,10 +46,12 @@ class Plan(ScheduleListener):
         self.lines: list[str] = []
         self.spare: list[int] = []
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        line = f"{flight.start_ps // US}: "
-        line += " ".join(f"{item.sequence.index}+{item.num_tokens}" for item in flight.items)
-        line += "".join(f" -{gone.sequence.index}" for gone in flight.step.preempted)
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        line = f"{step_in_flight.start_ps // US}: "
+        line += " ".join(
+            f"{item.sequence.index}+{item.num_tokens}" for item in step_in_flight.items
+        )
+        line += "".join(f" -{gone.sequence.index}" for gone in step_in_flight.step.preempted)
         self.lines.append(line)
         self.spare.append(stepper.state.allocator.num_spare)
 

@@ -57,11 +57,11 @@ class Course(ScheduleListener):
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
         self._add(now_ps, "gives up" if why == ABORT else "refused", [index])
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        step, now_ps = flight.step, flight.call_ps
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        step, now_ps = step_in_flight.step, step_in_flight.call_ps
         for preempt in step.preempted:
             self._add(now_ps, "put out", [preempt.sequence.index])
-        self._add(now_ps, "call", [item.sequence.index for item in flight.items])
+        self._add(now_ps, "call", [item.sequence.index for item in step_in_flight.items])
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         self._add(results.step_in_flight.end_ps, "results", results.finished)
@@ -296,7 +296,7 @@ ROWS: dict[str, list[Row]] = {
             "if self._next_ps < boundary_ps",
         )
     ],
-    "Accounts": [Row(accounts, Stepper, "apply", APPLY, "flight")],
+    "Accounts": [Row(accounts, Stepper, "apply", APPLY, "step_in_flight")],
 }
 CHECKS = [row for rows in ROWS.values() for row in rows]
 

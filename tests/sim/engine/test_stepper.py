@@ -189,8 +189,8 @@ def test_a_sequence_that_only_preempts_itself_is_refused() -> None:
 class TooLong(StepperLog):
     """Ends a run that goes on for ever."""
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        super().called(stepper, flight)
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        super().called(stepper, step_in_flight)
         if len(self.records) > 500:
             pytest.fail("the run does not end")
 
