@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.anchor import Anchor
     from kvsim.kernels.decoder import Decoder, SequenceInput
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import StepItem, StepInFlight
+    from kvsim.sim.engine.steps_in_flight import StepInFlight, StepItem
 
 PATIENCE_S: Final = 120.0
 """So long, over all steps, slow ones are run again; those after it are taken as they come."""

@@ -29,13 +29,13 @@ class StepperLog(ScheduleLog, ScheduleListener):
         self._num_evicted = 0
 
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
-        """Note whose client gave up."""
+        """Note the request of a client that gave up."""
         self._tables.pop(index, None)
         if why == ABORT:
             self.add_abort(index, now_ps)
 
     def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
-        """Write what the call handed out."""
+        """Write the result of the call."""
         step, pool = step_in_flight.step, _paged(stepper).pool
         self.recorder, self._pool = stepper.recorder, pool
         self.caching = stepper.config.enable_prefix_caching
@@ -64,7 +64,7 @@ class StepperLog(ScheduleLog, ScheduleListener):
         )
 
     def _allocations(self, stepper: Stepper, step_in_flight: StepInFlight) -> dict[str, Any]:
-        """Blocks added to each table, one list a group where there are several."""
+        """Return the blocks added to each table, one list for each of several groups."""
         for preemption in step_in_flight.step.preempted:
             self._tables.pop(preemption.sequence.index, None)
         groups = _paged(stepper).groups
@@ -82,7 +82,7 @@ class StepperLog(ScheduleLog, ScheduleListener):
         return new
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        """Write what the step's results changed."""
+        """Write the effects of the step's results."""
         state, pool = stepper.state, _paged(stepper).pool
         for index in results.finished:
             self._tables.pop(index, None)
