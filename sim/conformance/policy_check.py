@@ -50,8 +50,8 @@ class PolicyKind(NamedTuple):
             return bool(self.method) and hasattr(policy, self.method)
         return bool(self.arguments) and len(signature(policy).parameters) == len(self.arguments)  # type: ignore[arg-type]
 
-    def told_by(self) -> str:
-        """How it is told, in words."""
+    def recognised_by(self) -> str:
+        """Return the method or function by which the kind is recognised."""
         function = f" or f({', '.join(self.arguments)})" if self.arguments else ""
         return f"{self.method}{function}" if self.method else function.removeprefix(" or ")
 
@@ -98,9 +98,9 @@ def find_kind(name: str) -> str:
         fitting = [kind for kind, rules in KINDS.items() if name in rules.registry.names()]
     if len(fitting) == 1:
         return fitting[0]
-    told = ", ".join(f"{kind} ({rules.told_by()})" for kind, rules in KINDS.items())
+    marks = ", ".join(f"{kind} ({rules.recognised_by()})" for kind, rules in KINDS.items())
     which = f"is of several kinds ({', '.join(fitting)})" if fitting else "is of no known kind"
-    raise ValueError(f"policy {name!r} {which}: {told}; give --kind")
+    raise ValueError(f"policy {name!r} {which}: {marks}; give --kind")
 
 
 def check_policy(kind: str, name: str, *, num_runs: int = 40) -> list[Finding]:

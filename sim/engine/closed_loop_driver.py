@@ -70,11 +70,11 @@ class SessionDriver:
         self._aborts: list[tuple[int, int]] = []
         self._idle = True
         self._stop = False
-        waiting, answers = follow_ons.pairs()
+        waiting, parents = follow_ons.pairs()
         self._num_awaited = np.bincount(waiting, minlength=len(requests)).tolist()
         self._delay_ps = [delay * PS_PER_NS for delay in follow_ons.delay_ns.tolist()]
         self._children: dict[int, list[int]] = {}
-        for child, parent in zip(waiting.tolist(), answers.tolist(), strict=True):
+        for child, parent in zip(waiting.tolist(), parents.tolist(), strict=True):
             self._children.setdefault(parent, []).append(child)
         roots = np.flatnonzero(follow_ons.parent < 0).tolist()
         self._roots = deque(sorted(roots, key=self._arrival_ps.__getitem__))
@@ -121,25 +121,25 @@ class SessionDriver:
         """Send one request, and everything that follows its output."""
         if delay_ps:
             yield self._env.timeout(delay_ps)
-        answer = self._send(index)
-        if answer is None:
+        ended = self._send(index)
+        if ended is None:
             self._end_session(index)
             return
         patience_ps = self._timeout_ps[index] if self._timeout_ps is not None else -1
         if patience_ps >= 0:
-            yield answer | self._env.timeout(patience_ps)
-            if not answer.triggered:  # the client gives up and asks for nothing more
+            yield ended | self._env.timeout(patience_ps)
+            if not ended.triggered:  # the client gives up and asks for nothing more
                 del self._done[index]
                 self._aborts.append((int(self._env.now), index))
                 self._end_session(index)
                 return
         else:
-            yield answer
-        if answer.value is None:
+            yield ended
+        if ended.value is None:
             self._end_session(index)
             return
         followers = [
-            self._env.process(self._thread(child, self._delay_ps[child])) for child in answer.value
+            self._env.process(self._thread(child, self._delay_ps[child])) for child in ended.value
         ]
         if followers:
             yield self._env.all_of(followers)
@@ -170,8 +170,8 @@ class SessionDriver:
             self._post(self._plan, now_ps)
         if self._refused[index]:
             return None
-        answer = self._done[index] = self._env.event()
-        return answer
+        ended = self._done[index] = self._env.event()
+        return ended
 
     def _end_session(self, index: int) -> None:
         """End a session after a refused or aborted request; what would follow is never sent."""

@@ -225,7 +225,7 @@ class LeapCalls(LeapRunning):
         self._cache.publish(request.holding, request.num_computed_tokens // self._block_size)
 
     def _single_step(self, items: list[tuple[Running, int]], batch: int, context: int) -> None:
-        """Compute the cost of a step with prefill; requests whose tokens are all computed sample."""
+        """Compute the cost of a step with prefill, and sample for requests that are computed."""
         prefills = []
         prompts = self._requests.prompt_tokens
         for request, tokens in items:

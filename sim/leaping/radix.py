@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class RadixLeaper(Leaper):
-    """See the module docstring; chunks are ``(member, tokens computed with it)``."""
+    """See the module docstring; chunks are ``(request, tokens computed with it)``."""
 
     __slots__ = ("_chunks", "_due", "_in_flight", "_pages")
 

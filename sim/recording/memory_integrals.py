@@ -70,7 +70,7 @@ class MemoryIntegrals(QueueClock):
         duplicate: int,
         running: int,
     ) -> None:
-        """Record memory in slots, ``running`` in sequences, constant over ``[start_ps, end_ps)``."""
+        """Record memory in slots, ``running`` in sequences, over ``[start_ps, end_ps)``."""
         ps = end_ps - start_ps
         if ps <= 0:
             return

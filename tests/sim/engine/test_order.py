@@ -253,7 +253,7 @@ class Row:
     new: str
 
 
-APPLY = "self.memory.account(now_ps, idle=not self._in_flight)\n    flight"
+APPLY = "self.memory.account(now_ps, idle=not self._in_flight)\n    step_in_flight"
 TAKE = """if self._next_ps < now_ps:
         self._take_arrivals(now_ps - 1)"""
 TELL = """self._tell_aborts(now_ps)
@@ -266,7 +266,15 @@ ROWS: dict[str, list[Row]] = {
         Row(messages_of_the_step, SessionDriver, "_boundary", "self._tell_aborts(now_ps)", "pass"),
         Row(messages_of_the_step, SessionDriver, "_boundary", "self._tell_arrivals()", "pass"),
     ],
-    "Results": [Row(results, Stepper, "apply", "in flight.items", "in reversed(flight.items)")],
+    "Results": [
+        Row(
+            results,
+            Stepper,
+            "apply",
+            "in step_in_flight.items",
+            "in reversed(step_in_flight.items)",
+        )
+    ],
     "Ends of outputs": [Row(answers, SessionDriver, "_boundary", "in sorted(", "in iter(")],
     "Arrivals": [
         Row(arrivals, Driver, "_boundary", TAKE, "self._take_arrivals(now_ps)"),
