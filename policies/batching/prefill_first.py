@@ -48,11 +48,11 @@ class PrefillFirst(MixedRunningFirst):
             if step.preempted:
                 step.waits_for = "blocks"
             elif state.swapped:
-                self._bring_back(state, step)
+                self._swap_in(state, step)
         return step
 
-    def _bring_back(self, state: SchedulerState, step: ScheduledStep) -> None:
-        """Let those on the host decode again; nobody new enters in such a step."""
+    def _swap_in(self, state: SchedulerState, step: ScheduledStep) -> None:
+        """Swap sequences in, which then decode; such a step admits no new request."""
         budget = state.config.max_num_batched_tokens - step.num_tokens
         swap_in_all(state, step, lambda _: 1, budget, idle_too=True)
         if step.waits_for is None and len(state.waiting):

@@ -52,7 +52,10 @@ def test_a_cache_log_is_told_by_its_header() -> None:
     [
         ([HEADER], "x: a recorded cache log starts with a header and ends with a summary"),
         ([without(HEADER, "type"), SUMMARY], "starts with a header"),
-        ([without(HEADER, "policy"), without(SUMMARY, "ops")], "summary lacks policy, ops"),
+        (
+            [without(HEADER, "policy"), without(SUMMARY, "ops")],
+            "policy, ops missing in header or summary",
+        ),
         ([HEADER, {"op": "stop", "id": "a"}, SUMMARY], "line 2: op is 'stop' of id 'a'; allowed"),
         ([HEADER, {"op": "start"}, SUMMARY], "op is 'start' of id None"),
         ([HEADER, without(START, "hit", "free"), SUMMARY], r"line 2 \(start\): hit, free missing"),
