@@ -86,7 +86,7 @@ def _profile_card(
         return card_of(name, row)
     if name not in bundled:
         raise ValueError(
-            f"{where} is a profile of {name!r}, which is not a bundled card, and holds no card: give "
+            f"{where} is a profile of {name!r}, which is not a bundled card, and has no card: give "
             "a card with --hardware and the profile with --set cost.source=FILE"
         )
     return bundled[name]
