@@ -229,10 +229,10 @@ def form_errors(measured: Measurements, seed: int, *, shortest: bool) -> list[Ho
 
 def spread_of(errors: tuple[HoldOut | None, ...]) -> str:
     """Least and largest median/p90 over the deals."""
-    told = [error for error in errors if error is not None]
-    if not told:
+    known = [error for error in errors if error is not None]
+    if not known:
         return "-"
-    columns = ([error.median for error in told], [error.p90 for error in told])
+    columns = ([error.median for error in known], [error.p90 for error in known])
     return "/".join(f"{100 * min(column):.1f}-{100 * max(column):.1f}" for column in columns)
 
 

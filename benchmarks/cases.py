@@ -106,8 +106,8 @@ def lognormal(
     )
 
 
-def long_answers(rate_per_s: float) -> Callable[[int], Trace]:
-    """Independent requests whose answers are eight times as long."""
+def long_outputs(rate_per_s: float) -> Callable[[int], Trace]:
+    """Independent requests with eight times as long outputs."""
     return lognormal(rate_per_s, output_mean=2048, max_tokens=32_767)
 
 
@@ -190,12 +190,12 @@ def plain_cases() -> list[Case]:
     rows: list[tuple[Case, str, str, Callable[[int], Trace], Options]] = [
         (light, "over", f"{law}, 40/s, {roomy}", lognormal(40), {}),
         (light, "tight", f"{law}, 40/s, 6,000 blocks", lognormal(40), TIGHT),
-        (long, "long", f"log-normal 512 + 2,048 tokens, 4/s, {roomy}", long_answers(4), {}),
+        (long, "long", f"log-normal 512 + 2,048 tokens, 4/s, {roomy}", long_outputs(4), {}),
         (
             long,
             "long-even",
             "the same at 0.5/s: as many tokens a second as light",
-            long_answers(0.5),
+            long_outputs(0.5),
             {},
         ),
     ]

@@ -33,7 +33,7 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
         "leap_calls.py:_serve", "leap_calls.py:_continue_partial", "leap_members.py:_member",
         "segment_cache.py:find", "segment_cache.py:hold", "requests.py", "prefix.py",
     ),
-    "publishing of shared answers": (
+    "publishing of shared outputs": (
         "leap_members.py:_watch", "leap_members.py:_unwatch", "leap_members.py:_contest",
         "leap_members.py:_start_growing", "leap_members.py:_stop_growing",
         "leap_members.py:_publish_contested", "leap_members.py:_next_publication",

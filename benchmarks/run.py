@@ -72,7 +72,7 @@ class Timed(NamedTuple):
 
 
 def timed(trace: Trace, case: Case, config: SchedulerConfig, *, step: bool) -> Timed:
-    """One run; clients told the engine no limit, so ``max_tokens`` is the room left."""
+    """One run; clients set no limit, so ``max_tokens`` is the room left."""
     max_tokens = trace.max_tokens
     if max_tokens is None:
         max_tokens = config.max_model_len - trace.prompt_tokens

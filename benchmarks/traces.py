@@ -32,7 +32,7 @@ GOALS: Final = {"csv": 300_000, "parquet": 1_000_000}
 
 
 def chunks(rows: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield arrivals in us, prompts and answers of a seeded Poisson stream."""
+    """Yield arrivals in us, prompts and outputs of a seeded Poisson stream."""
     rng = np.random.default_rng(0)
     last = 0
     for first in range(0, rows, _CHUNK):

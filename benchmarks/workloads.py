@@ -67,10 +67,10 @@ def multi_turn(
 ) -> Trace:
     """Chats of 1 to ``max_turns`` turns under shared system prompts; each prompt has all before it.
 
-    Ids cover the answers, so that a turn can hit what the turn before it generated::
+    Ids cover the outputs, so that a turn can hit the output of the turn before it::
 
-        turn 1   |-- system --|- user -|- answer -|
-        turn 2   |-- system --|- user -|- answer -|- user -|- answer -|
+        turn 1   |-- system --|- user -|- output -|
+        turn 2   |-- system --|- user -|- output -|- user -|- output -|
 
     With the defaults a prompt has about 95 blocks in 5 segments (system prompt, earlier turns).
     """
@@ -101,8 +101,10 @@ def multi_turn(
     system = rng.integers(0, num_system_prompts, num_sessions)
 
     order = np.argsort(arrival, kind="stable")[:num_requests]
-    owner = session[order]
-    ids = _chat_ids(num_ids[order], system[owner] * system_blocks, system_blocks, own_base[owner])
+    position = session[order]
+    ids = _chat_ids(
+        num_ids[order], system[position] * system_blocks, system_blocks, own_base[position]
+    )
     return Trace(
         name="multi-turn",
         arrival_ns=arrival[order] - arrival[order[0]],

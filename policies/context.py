@@ -1,4 +1,4 @@
-"""What a policy is built with, whatever its kind."""
+"""What every policy is built with: the engine's options, the seed and the cost model."""
 
 from __future__ import annotations
 
@@ -16,62 +16,66 @@ if TYPE_CHECKING:
 
 
 class LengthTruth(Protocol):
-    """The true lengths, for policies that declare ``uses_oracle`` and nobody else."""
+    """The true lengths, only for policies that declare ``uses_oracle``."""
 
     def num_outputs(self, index: int) -> int:
-        """Tokens that a request will have generated when it ends."""
+        """Return the number of output tokens that a request will have at its end."""
         ...
 
     def num_slots(self, index: int) -> int:
-        """Tokens of KV that a request will have computed when it ends."""
+        """Return the number of tokens whose KV a request will have computed at its end."""
         ...
 
 
 class Future(Protocol):
-    """The requests to come, for policies that declare ``uses_oracle`` and nobody else."""
+    """The requests still to come, only for policies that declare ``uses_oracle``."""
 
     def next_use(self, key: Hashable, after: int) -> int | None:
-        """First request behind ``after``, in the order of the trace, that looks a block up.
+        """Return the first request after ``after``, in trace order, that looks up block ``key``.
 
-        ``key`` is the block's; ``None`` where no request does.
+        The result is ``None`` if no later request looks it up.
         """
         ...
 
 
 class WorkCost(Protocol):
-    """Durations in picoseconds, as the run's cost model tells them for work done alone."""
+    """Step times in picoseconds, by the run's cost model, for work that runs alone."""
 
     def prefill_ps(self, num_tokens: int, past: int) -> int:
-        """One step that computes ``num_tokens`` prompt tokens after ``past`` computed ones."""
+        """Return the time of one step that computes ``num_tokens`` prompt tokens after ``past``."""
         ...
 
     def decode_ps(self, num_tokens: int, context: int) -> int:
-        """``num_tokens`` decode steps of one sequence, the first of them over ``context``."""
+        """Return the time of ``num_tokens`` decode steps of one sequence.
+
+        The first step has ``context`` tokens of context.
+        """
         ...
 
 
 class HostLink(Protocol):
-    """The way between device and host memory, as the run's cost model has it."""
+    """The link between device and host memory, by the run's cost model."""
 
     def copy_ps(self, num_blocks: int) -> int:
-        """Picoseconds that so many blocks take in one direction."""
+        """Return the picoseconds to copy ``num_blocks`` blocks in one direction."""
         ...
 
 
 def nothing_cached(_sequence: Sequence) -> int:
-    """No allocator is there yet, or it caches nothing."""
+    """Return 0: there is no allocator yet, or the allocator caches nothing."""
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """The engine's options, and what a policy may ask beside the sequences it is shown.
+    """The engine's options, and what a policy may ask for besides the sequences that it gets.
 
-    ``seed`` is the run's; a policy that draws makes its own generator of it. ``cost`` is ``None``
-    where no engine runs (untimed replays), ``link`` where nothing is swapped; ``truth`` and
-    ``future`` are ``None`` for who does not declare ``uses_oracle``. ``cached_tokens`` tells the
-    leading tokens of a waiting sequence that the cache holds now, changing nothing; what is built
-    before the allocator does not have it.
+    ``seed`` is the seed of the run. A policy that draws random numbers makes its own generator from
+    it. ``cost`` is ``None`` where no engine runs (untimed replays). ``link`` is ``None`` where
+    nothing is swapped. ``truth`` and ``future`` are ``None`` for a policy that does not declare
+    ``uses_oracle``. ``cached_tokens`` returns the leading tokens of a waiting sequence that the
+    cache holds now; it changes nothing. Policies that are built before the allocator do not have
+    it.
     """
 
     config: SchedulerConfig

@@ -1,7 +1,7 @@
-"""How a scenario key is declared: default, rule, unit and meaning in one place, its table's field.
+"""How a scenario key is declared: default, rule, unit and meaning, in one place.
 
-A rule turns a TOML value into a Python one or raises ``ValueError`` with what it accepts; the
-loader adds the place.
+A declaration is a field of the dataclass of its table. A rule converts a TOML value into a Python
+value, or raises ``ValueError`` with the accepted values. The loader adds the place of the key.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one key is read (``parse``) and written back (``show``); ``allowed`` says what it takes.
+    """How a key is read (``parse``) and written (``show``); ``allowed`` says what it accepts.
 
-    ``optional`` keys also take the text ``none``: the value is then ``None``. ``registry`` is where
-    a policy's names come from; ``named`` is what each of a few words stands for. ``unit`` is what
-    all values of the rule are counted in.
+    ``optional`` keys also accept the text ``none``; the value is then ``None``. ``registry`` is the
+    registry of the policy names. ``named`` gives the meaning of each accepted word. ``unit`` is the
+    unit of all values of the rule.
     """
 
     parse: Callable[[object], object]
@@ -48,7 +48,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is told of a key beside its default; the arguments of :func:`key`."""
+    """What a declaration says about a key besides its default: the arguments of :func:`key`."""
 
     rule: Rule
     meaning: str
@@ -70,32 +70,32 @@ def key(
 ) -> T:
     """Declare a scenario key.
 
-    ``meaning`` is one line for the page on scenarios. ``name`` is the TOML name where the attribute
-    carries a unit. ``unit`` is what the value is counted in, where the rule does not say it.
-    ``engine`` is what a real engine calls the option. ``of`` are the policies that read the key,
-    where not all of its table's do.
+    ``meaning`` is one line for the page on scenarios. ``name`` is the TOML name, where the
+    attribute carries a unit. ``unit`` is the unit of the value, where the rule does not give one.
+    ``engine`` is the name of the option in a real engine. ``of`` lists the policies that read the
+    key, where not all policies of its table do.
     """
-    told = Key(rule, meaning, name, unit or rule.unit, engine, of)
-    return field(default=default, metadata={"key": told})
+    declared = Key(rule, meaning, name, unit or rule.unit, engine, of)
+    return field(default=default, metadata={"key": declared})
 
 
 def key_of(item: Field[object]) -> Key:
-    """What :func:`key` was told of a dataclass field."""
+    """Return what the declaration with :func:`key` says about a dataclass field."""
     return cast("Key", item.metadata["key"])
 
 
 def rule_of(item: Field[object]) -> Rule:
-    """Rule of a dataclass field made by :func:`key`."""
+    """Return the rule of a dataclass field made by :func:`key`."""
     return key_of(item).rule
 
 
 def name_of(item: Field[object]) -> str:
-    """TOML name of a dataclass field made by :func:`key`."""
+    """Return the TOML name of a dataclass field made by :func:`key`."""
     return key_of(item).name or item.name
 
 
 def shown(value: object) -> str:
-    """Return a value as it stands in a message: cut where it is long."""
+    """Return a value as messages print it; long values are cut."""
     try:
         text = repr(value)
     except ValueError:  # Python writes no integers of thousands of digits
@@ -104,7 +104,7 @@ def shown(value: object) -> str:
 
 
 def choice(*values: str, later: str = "") -> Rule:
-    """Accept one of a few words; ``later`` says which are planned but not there yet."""
+    """Accept one of a few words; ``later`` names words that are planned but not available yet."""
     allowed = " or ".join(repr(value) for value in values)
 
     def parse(value: object) -> object:
@@ -117,7 +117,7 @@ def choice(*values: str, later: str = "") -> Rule:
 
 
 def named(choices: Mapping[str, object]) -> Rule:
-    """Accept one of a few words, each with what it stands for: a sentence, or what has one."""
+    """Accept one of a few words; ``choices`` maps each to a sentence, or an object with one."""
     return replace(choice(*choices), named=choices)
 
 

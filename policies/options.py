@@ -1,7 +1,8 @@
-"""The options of the policies: a frozen table for each kind, every option written down here alone.
+"""The options of the policies: a frozen table for each kind; each option is declared only here.
 
-A scenario has these tables, the loader reads them from TOML, ``SchedulerConfig`` holds them, and a
-policy reads its own from ``context.config``. A new option is a field here and its use there.
+A scenario has these tables. The loader reads them from TOML, and ``SchedulerConfig`` holds them. A
+policy reads its own table from ``context.config``. A new option is one field here and its use in
+the policy.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from kvsim.policies.retention import RETENTION
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """``[batching]``: how a step is composed and what may enter it (docs/batching.md).
+    """``[batching]``: how a step is composed and which requests are admitted (docs/batching.md).
 
-    Keys that belong to one policy name it first; under another they have no effect, and a note of
-    the run says so.
+    A key of one policy starts its meaning with the policy's name. Under another policy the key has
+    no effect, and a note of the run says so.
     """
 
-    policy: str = key("mixed-running-first", policy(BATCHING), "Who composes steps")
+    policy: str = key("mixed-running-first", policy(BATCHING), "How a step is composed")
     long_prefill_token_threshold: int = key(
         0,
         whole(0),
@@ -54,27 +55,30 @@ class Batching:
         engine="vLLM `long_prefill_token_threshold`",
     )
     lone_request_exempt_from_threshold: bool = key(
-        True, flag(), "Whether a request that is alone may pass that limit"
+        True, flag(), "Whether a request that runs alone may exceed that limit"
     )
     keep_room_for_last_token: bool = key(
-        True, flag(), "Whether the last token's place is kept free within `max_model_len`"
+        True, flag(), "Whether one token of `max_model_len` is kept free for the last token"
     )
     watermark: float = key(
-        0.0, fraction(), "Share of the pool that newcomers leave free", engine="vLLM `watermark`"
+        0.0,
+        fraction(),
+        "Share of the pool that an admission must leave free",
+        engine="vLLM `watermark`",
     )
     scheduler_reserve_full_isl: bool = key(
         True,
         flag(),
-        "Whether a request enters only when its whole prompt fits, not the first chunk alone",
+        "Whether admission needs room for the whole prompt, or only for its first chunk",
         engine="vLLM `scheduler_reserve_full_isl`",
     )
     reserve_predicted_output: bool = key(
-        False, flag(), "Whether room is kept for the predicted rest of all answers that run"
+        False, flag(), "Whether room is kept for the predicted remaining output of running requests"
     )
     prefill_rule: str = key(
         "new-token-ratio",
         choice("new-token-ratio", "watermark"),
-        "`prefill-first`: what may enter",
+        "`prefill-first`: which rule admits requests",
         of=("prefill-first",),
     )
     max_prefill_tokens: int = key(
@@ -88,21 +92,21 @@ class Batching:
     new_token_ratio: float = key(
         0.7,
         fraction(above_zero=True),
-        "`new-token-ratio`: share of what running answers may still take that counts, at first",
+        "`new-token-ratio`: first ratio: counted share of the tokens that running requests may add",
         engine="SGLang `SGLANG_INIT_NEW_TOKEN_RATIO`",
         of=("prefill-first",),
     )
     min_new_token_ratio_factor: float = key(
         0.14,
         fraction(above_zero=True),
-        "`new-token-ratio`: where the ratio ends, as a share of that",
+        "`new-token-ratio`: smallest ratio, as a share of the first ratio",
         engine="SGLang `SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR`",
         of=("prefill-first",),
     )
     new_token_ratio_decay_steps: int = key(
         600,
         whole(1),
-        "`new-token-ratio`: decode steps until it is there",
+        "`new-token-ratio`: decode steps until the smallest ratio is reached",
         unit="steps",
         engine="SGLang `SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS`",
         of=("prefill-first",),
@@ -110,7 +114,7 @@ class Batching:
     retract_decode_steps: int = key(
         20,
         whole(0),
-        "`new-token-ratio`: tokens each sequence is thought to make after a retraction",
+        "`new-token-ratio`: tokens that each sequence is assumed to add after a retraction",
         unit="tokens",
         engine="SGLang `SGLANG_RETRACT_DECODE_STEPS`",
         of=("prefill-first",),
@@ -118,7 +122,7 @@ class Batching:
     clip_max_new_tokens: int = key(
         4096,
         whole(1),
-        "`new-token-ratio`: most tokens of an answer that count",
+        "`new-token-ratio`: most output tokens of a request that count",
         unit="tokens",
         engine="SGLang `SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION`",
         of=("prefill-first",),
@@ -126,7 +130,7 @@ class Batching:
     max_batch_total_tokens: int | None = key(
         None,
         whole(1, optional=True),
-        "`token-budget`: tokens of a batch, answers included; `none`: the whole pool",
+        "`token-budget`: tokens of a batch, outputs included; `none`: the whole pool",
         unit="tokens",
         engine="TGI `--max-batch-total-tokens`",
         of=("token-budget",),
@@ -134,14 +138,14 @@ class Batching:
     waiting_served_ratio: float = key(
         0.3,
         fraction(),
-        "`token-budget`: how many must wait, as a share of those that run",
+        "`token-budget`: how many requests must wait, as a share of the running requests",
         engine="TGI `--waiting-served-ratio`",
         of=("token-budget",),
     )
     max_waiting_tokens: int = key(
         20,
         whole(0),
-        "`token-budget`: decode steps after which any number will do",
+        "`token-budget`: decode steps after which any number of waiting requests is enough",
         unit="steps",
         engine="TGI `--max-waiting-tokens`",
         of=("token-budget",),
@@ -149,25 +153,25 @@ class Batching:
     pad_to_longest: bool = key(
         False,
         flag(),
-        "`static`: whether every row is paid for at the batch's full width",
+        "`static`: whether every row costs as much as the longest row of the batch",
         of=("static",),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """``[allocator]``: who owns KV memory (docs/memory.md).
+    """``[allocator]``: how KV memory is allocated (docs/memory.md).
 
-    ``contiguous`` reserves one run of token slots a sequence; it has no blocks and shares no
-    prefixes. Other kinds leave its keys aside. With ``prefix = "radix"`` prefixes are shared by
-    SGLang's radix tree instead of vLLM's chained hashes, and ``engine.block_size`` is its page
-    size.
+    ``contiguous`` reserves one run of token slots for each sequence. It has no blocks and shares no
+    prefixes. The other kinds do not read its keys. With ``prefix = "radix"`` prefixes are shared by
+    SGLang's radix tree instead of vLLM's chained hashes, and ``engine.block_size`` is the page size
+    of the tree.
     """
 
-    kind: str = key("paged", policy(ALLOCATORS), "Who owns KV memory")
-    reservation: str = key("max", policy(RESERVATIONS), "`contiguous`: how long a reservation is")
+    kind: str = key("paged", policy(ALLOCATORS), "How KV memory is allocated")
+    reservation: str = key("max", policy(RESERVATIONS), "`contiguous`: length of a reservation")
     reservation_margin: float = key(
-        1.0, above_zero(), "`predicted`: what predictions are multiplied with"
+        1.0, above_zero(), "`predicted`: factor that predictions are multiplied by"
     )
     placement: str = key("buddy", named(PLACEMENTS), "`contiguous`: where a reservation goes")
     compaction: str = key(
@@ -175,10 +179,10 @@ class Allocator:
         named(
             {
                 "none": "Runs stay where they were placed",
-                "when-blocked": "Runs slide together where that lets the queue's head in",
+                "when-blocked": "Runs slide together if that makes room for the queue's head",
             }
         ),
-        "`contiguous`: whether runs slide together where that lets the queue's head in",
+        "`contiguous`: whether runs slide together to make room for the head of the queue",
     )
     prefix: str = key(
         "auto",
@@ -187,7 +191,7 @@ class Allocator:
                 "auto": "hash or none, as engine.enable_prefix_caching says",
                 "hash": "Full blocks are shared by the hash of all tokens up to their end (vLLM)",
                 "radix": "Runs of tokens are shared in a radix tree (SGLang)",
-                "none": "Nothing is shared among requests",
+                "none": "Requests share no blocks",
             }
         ),
         "`paged`: how prefixes are found; `auto` follows `engine.enable_prefix_caching`",
@@ -195,76 +199,78 @@ class Allocator:
     freed_blocks_without_key: str = key(
         "front",
         choice("front", "back"),
-        "Where the free queue takes blocks that nothing can find any more",
+        "Where the free queue puts freed blocks that have no key",
     )
     samples: str = key(
         "requests",
         named(
             {
-                "requests": "Each answer to a prompt is a request of its own (vLLM v1)",
-                "group": "The answers are one group whose blocks are shared until written (v0)",
+                "requests": "Each output of a prompt is a separate request (vLLM v1)",
+                "group": "The outputs are one group, sharing blocks until they are written (v0)",
             }
         ),
-        "What several answers to one prompt are: requests of their own (vLLM v1), or one "
-        "group whose blocks are shared until written (v0)",
+        "What several outputs of one prompt are: separate requests (vLLM v1), or one "
+        "group, which shares blocks until they are written (v0)",
     )
 
     @property
     def index(self) -> Literal["hash", "radix"]:
-        """How prefixes are found, where they are cached."""
+        """How prefixes are found, where prefixes are cached."""
         return "radix" if self.prefix == "radix" else "hash"
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``[eviction]``: which unreferenced cached block goes first (docs/eviction.md)."""
+    """``[eviction]``: which unreferenced cached block is evicted first (docs/eviction.md)."""
 
     policy: str = key(
         "lru",
         policy(EVICTION),
-        "Which unreferenced cached block, or node of a radix tree, goes first",
+        "Which unreferenced cached block, or node of a radix tree, is evicted first",
         engine="SGLang `--radix-eviction-policy`",
     )
     capacity: float | None = key(
         None,
         count_or_inf(),
-        "Most unreferenced blocks that stay cached; `none`: what the pool has room for; "
-        "`inf`: evicted content comes back at no cost, the ceiling of what a cache can give",
+        "Most unreferenced blocks that stay cached; `none`: as many as the pool holds; "
+        "`inf`: evicted content comes back at no cost (upper bound for any cache)",
         unit="blocks",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """``[preemption]``: who gives way when blocks run out, and how (docs/preemption.md)."""
+    """``[preemption]``: which request is preempted when blocks run out (docs/preemption.md)."""
 
-    victim: str = key("by-queue", policy(VICTIMS), "Who gives way when blocks run out")
+    victim: str = key("by-queue", policy(VICTIMS), "Which request is preempted when blocks run out")
     mode: str = key(
         "recompute",
         named({**MODES, "recompute": Recompute}),
-        "What becomes of a victim's KV",
+        "What happens to a victim's KV",
         engine="vLLM v0 `preemption_mode`",
     )
     swap_space_bytes: int = key(
         4 * 2**30,
         size(or_zero=True, optional=False),
-        "Host memory for swapped blocks, a rank",
+        "Host memory for swapped blocks, for each rank",
         name="swap_space",
         engine="vLLM v0 `swap_space`",
     )
     swap_layout: str = key(
         "per-layer",
         choice("per-layer", "per-block"),
-        "What a block is copied in: K and V of each layer apart, or one piece",
+        "How a block is copied: K and V of each layer separately, or in one piece",
     )
     swap_overlap: bool = key(
-        False, flag(), "Whether copies run beside the step (the longer counts) or before it"
+        False,
+        flag(),
+        "Whether copies run in parallel to the step (the longer time counts) or before it",
     )
     victim_moves_position: str = key(
         "always",
         choice("always", "scheduled"),
-        "Queue order `priority`: whether any earlier victim moves the walk's position back, "
-        "or only one already scheduled",
+        "Queue order `priority`: whether each earlier victim moves the position of the scheduling "
+        "loop back, or only a victim already scheduled",
     )
 
 
@@ -279,12 +285,15 @@ class Queue:
         engine="vLLM `--scheduling-policy`, SGLang `--schedule-policy`",
     )
     ageing: float = key(
-        0.0, number(0), "`sjf`: seconds of work less a second waited", unit="s of work a s"
+        0.0,
+        number(0),
+        "`sjf`: seconds of work subtracted for each second waited",
+        unit="s of work a s",
     )
     lpm_max_waiting: int | None = key(
         128,
         whole(0, optional=True),
-        "`longest-prefix-match`: first come, first served while more wait; `none`: never",
+        "`longest-prefix-match`: first come, first served while more requests wait; `none`: never",
         unit="requests",
     )
     quantum: int = key(2048, whole(1), "`fair`: tokens a turn", unit="tokens")
@@ -292,9 +301,9 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """``[predictor]``: what policies are told about answer lengths (docs/queue.md)."""
+    """``[predictor]``: the predictions of output lengths that policies get (docs/queue.md)."""
 
-    kind: str = key("none", policy(PREDICTORS), "What policies are told about answer lengths")
+    kind: str = key("none", policy(PREDICTORS), "Predictions of output lengths for policies")
     error: float = key(0.5, number(0), "`noisy`: spread of the error, the sigma of a log-normal")
     bucket_bounds: tuple[int, ...] = key(
         (64, 128, 256, 512, 1024, 2048, 4096),
@@ -306,65 +315,68 @@ class Predictor:
         0.0, fraction(), "`bucketed`: share of requests put into a neighbouring bucket"
     )
     quantile: float = key(
-        0.5, fraction(above_zero=True), "`quantile`: which quantile of finished answers"
+        0.5, fraction(above_zero=True), "`quantile`: which quantile of the finished outputs"
     )
     prior: int = key(
-        512, whole(1), "`quantile`: guess in tokens until enough answers have ended", unit="tokens"
+        512,
+        whole(1),
+        "`quantile`: prediction in tokens until enough outputs have finished",
+        unit="tokens",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """``[retention]``: what a KV group keeps of a sequence (docs/retention.md).
+    """``[retention]``: which tokens a KV group keeps of a sequence (docs/retention.md).
 
-    Whatever is dropped, answers are as long as the trace says: quality is not simulated.
+    Output lengths always come from the trace, whatever is dropped. Output quality is not simulated.
     """
 
-    kind: str = key("model", builtin(RETENTION), "What a KV group keeps of a sequence")
+    kind: str = key("model", builtin(RETENTION), "Which tokens a KV group keeps of a sequence")
     sinks: int = key(
         4,
         whole(0),
-        "`sinks-recent`: first tokens that are kept",
+        "`sinks-recent`: number of first tokens kept",
         unit="tokens",
         of=("sinks-recent",),
     )
     recent: int | None = key(
         None,
         whole(1, optional=True),
-        "Last tokens kept; `none`: what `budget` leaves, or half of it for `heavy-hitters`",
+        "Number of last tokens kept; `none`: the rest of `budget`, or half of it (`heavy-hitters`)",
         unit="tokens",
         of=("sinks-recent", "heavy-hitters"),
     )
     budget: int | None = key(
         None,
         whole(1, optional=True),
-        "Tokens that are kept in all, the one being computed included",
+        "Tokens kept in total, including the one being computed",
         unit="tokens",
         of=("sinks-recent", "fifo", "heavy-hitters"),
     )
     heads: int | None = key(
         None,
         whole(1, 1024, optional=True),
-        "`heavy-hitters`: heads that choose, each for itself; `none`: the model's KV heads a rank",
+        "`heavy-hitters`: heads that choose separately; `none`: the model's KV heads of a rank",
         unit="heads",
         of=("heavy-hitters",),
     )
     head_agreement: float = key(
         0.0,
         fraction(),
-        "`heavy-hitters`: share of the scores that all heads have in common",
+        "`heavy-hitters`: share of the scores that are equal in all heads",
         of=("heavy-hitters",),
     )
     scores: str | None = key(
         None,
         text("the path of a file of attention scores", optional=True),
-        "`heavy-hitters`: file of attention scores; `none`: drawn ones",
+        "`heavy-hitters`: file of attention scores; `none`: random scores",
         of=("sinks-recent", "fifo", "heavy-hitters"),
     )
     score_ps: int = key(
         0,
         duration(optional=False),
-        "`heavy-hitters`: time a decode pays for each kept token whose score it updates",
+        "`heavy-hitters`: time of a decode for each kept token with an updated score",
         name="per_scored_token",
         of=("heavy-hitters",),
     )
@@ -377,21 +389,21 @@ class Retention:
     prefix_cache_retention_interval: int | None = key(
         0,
         whole(0, optional=True),
-        "Windows: beside what a resume needs, the tail of each interval of so many tokens stays "
-        "findable; 0: no interval's, `none`: every block",
+        "Windows: interval in tokens. The tail of each interval stays findable, beside what a "
+        "resume needs; 0: no interval, `none`: every block",
         unit="tokens",
         engine="vLLM `prefix_cache_retention_interval`",
     )
 
     @property
     def total_budget(self) -> int | None:
-        """Tokens that are kept in all; ``None`` where no key says it."""
+        """Number of tokens kept in total; ``None`` where no key gives it."""
         if self.kind == "sinks-recent" and self.budget is None and self.recent is not None:
             return self.sinks + self.recent
         return self.budget
 
     def budget_and_recent(self) -> tuple[int, int]:
-        """Tokens that are kept in all, and how many of them are the last ones; the keys agree."""
+        """Return the number of tokens kept in total, and how many of them are the last ones."""
         budget = self.total_budget
         assert budget is not None, "what drops tokens has a budget"
         if self.kind == "heavy-hitters":

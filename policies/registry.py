@@ -1,7 +1,7 @@
-"""Policies of one kind by name: built-ins, entry points, and ``module:name``.
+"""Find policies of one kind by name: built-in policies, entry points, and ``module:name``.
 
-All three go through one door, :meth:`Registry.find`. What it finds is, by kind, a pure function or
-a factory; a factory (a class, mostly) is called by :func:`build` with the
+:meth:`Registry.find` finds all three. Depending on the kind, it returns a pure function or a
+factory (mostly a class). :func:`build` calls a factory with the
 :class:`~kvsim.policies.context.PolicyContext` of the run.
 """
 
@@ -39,7 +39,7 @@ class Registry(Generic[T_co]):
     builtins
         Policies (or factories) that are bundled, by name.
     guard
-        Puts a stranger's policy under the rules of its kind (:mod:`kvsim.policies.guards`).
+        Checks that a plug-in follows the rules of its kind (:mod:`kvsim.policies.guards`).
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class Registry(Generic[T_co]):
         self._guard = guard
 
     def names(self) -> list[str]:
-        """Built-in names in their order, then those of installed plug-ins."""
+        """Return the built-in names in their order, then those of installed plug-ins."""
         return [*self.builtins, *sorted(self._plug_ins().keys() - self.builtins.keys())]
 
     def find(self, name: str) -> T_co:
-        """Policy, or factory of it, by name.
+        """Return the policy, or the factory of it, with this name.
 
         Raises
         ------
         ValueError
-            Where no policy of that name is known, or the module that it names cannot be used.
+            If no policy has this name, or the named module cannot be used.
         """
         found = self.find_unguarded(name)
         if name in self.builtins or self._guard is None:
@@ -70,7 +70,7 @@ class Registry(Generic[T_co]):
         return self._guard(name, found)
 
     def find_unguarded(self, name: str) -> object:
-        """Return the object that a name stands for, with its own docstring; it is not for a run.
+        """Return the object of this name unchecked, with its own docstring; do not use it in a run.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class Registry(Generic[T_co]):
             return load_policy(plug_ins.get(name, name))
         msg = (
             f"{self.kind} policy {name!r} is unknown; choose one of {', '.join(self.names())}, "
-            "or module:name of your own"
+            "or module:name for your own"
         )
         raise ValueError(msg)
 
@@ -99,19 +99,19 @@ class Registry(Generic[T_co]):
 
 
 def build(factory: Callable[[PolicyContext], P], context: PolicyContext) -> P:
-    """Build a policy for a run: truth and future are for who declares ``uses_oracle = True``."""
+    """Build a policy for a run; only ``uses_oracle = True`` gets ``truth`` and ``future``."""
     if not getattr(factory, "uses_oracle", False):
         context = replace(context, truth=None, future=None)
     return factory(context)
 
 
 def load_policy(value: str) -> object:
-    """Import ``module:name``, from the current folder too, as a script there would.
+    """Import ``module:name``; the current folder is searched too, as for a script.
 
     Raises
     ------
     ValueError
-        Where it cannot be imported, or is nothing that can be called.
+        If the object cannot be imported or called.
     """
     check_text("policy", value, "module:name")
     module_name, _, name = value.partition(":")
@@ -121,7 +121,7 @@ def load_policy(value: str) -> object:
         found: object = importlib.import_module(module_name)
         for part in name.split("."):
             found = getattr(found, part)
-    except RAISED as error:  # a stranger's module may raise anything
+    except RAISED as error:  # a plug-in's module may raise anything
         raise ValueError(f"policy {value!r} cannot be loaded: {raised(error)}") from error
     finally:
         sys.path.remove(here)

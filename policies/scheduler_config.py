@@ -1,4 +1,4 @@
-"""Options of the engine's scheduler and KV manager: the policies' tables, and sizes settled."""
+"""Options of the engine's scheduler and KV manager: the policies' tables and the final sizes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class KVGroup:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
-    """One engine's rules (vLLM 0.32.0 unless an option says otherwise).
+    """The rules of one engine (vLLM 0.32.0, unless an option says otherwise).
 
-    The tables are those of a scenario, as they stand there. The other fields depend on model and
-    hardware, too: what a scenario leaves open is settled here. ``num_gpu_blocks`` counts the null
-    block.
+    The tables are those of the scenario, unchanged. The other fields also depend on model and
+    hardware; where the scenario leaves a value open, it is decided here. ``num_gpu_blocks`` counts
+    the null block.
 
-    With ``allocator.prefix = "radix"`` a block is a page of SGLang's radix tree, there is no null
-    block, and ``eviction.policy`` says which node of the tree goes first.
+    With ``allocator.prefix = "radix"`` a block is a page of SGLang's radix tree. There is no null
+    block, and ``eviction.policy`` decides which node of the tree is evicted first.
 
-    With ``allocator.kind = "contiguous"`` the pool is counted in slots: ``block_size`` is 1, there
-    is no null block, and ``reservation`` and ``placement`` say what a sequence takes and where.
+    With ``allocator.kind = "contiguous"`` the pool is counted in slots: ``block_size`` is 1. There
+    is no null block. ``reservation`` and ``placement`` decide how much a sequence takes and where.
     """
 
     allocator: Allocator = field(default_factory=Allocator)
@@ -67,7 +67,7 @@ class SchedulerConfig:
     """Share of the tokens after which the beams of a group are drawn anew."""
 
     def with_values(self, values: Mapping[str, object]) -> SchedulerConfig:
-        """Copy with ``{"queue.policy": "sjf", "max_num_seqs": 8}`` replaced; nothing is checked."""
+        """Return a copy with values such as ``{"queue.policy": "sjf"}`` replaced, unchecked."""
         changed: dict[str, Any] = {}
         for path, value in values.items():
             name, dot, option = path.partition(".")
@@ -79,18 +79,18 @@ class SchedulerConfig:
         return replace(self, **changed)
 
     def tables(self) -> dict[str, object]:
-        """The policies' tables by name."""
+        """Return the policies' tables by name."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if is_dataclass(value)}
 
     @property
     def num_null_blocks(self) -> int:
-        """Blocks of the pool that hold nothing: vLLM's null block, 0 without its block tables."""
+        """Blocks that hold nothing: 1 null block as in vLLM, 0 without its block tables."""
         return int(self.allocator.kind != "contiguous" and self.allocator.index == "hash")
 
     @property
     def promises_longest_end(self) -> bool:
-        """Whether a request enters only when memory is there for all that its client allows."""
+        """Whether admission needs room for the longest output that the client allows."""
         return self.batching.policy in {"no-evict", "token-budget"}
 
     @property
@@ -100,7 +100,7 @@ class SchedulerConfig:
 
     @property
     def kept_sizes(self) -> list[int]:
-        """Most tokens that attention reads, one entry a KV group that does not keep everything."""
+        """Most tokens that attention reads, for each KV group that does not keep everything."""
         if not self.keeps_everything:
             return [self.retention.budget_and_recent()[0]]
         windows = (group.sliding_window for group in self.kv_groups)
@@ -108,10 +108,10 @@ class SchedulerConfig:
 
     @property
     def retention_heads(self) -> int:
-        """Heads that choose what they keep; scores of a file are those of layers."""
+        """Number of heads that choose what they keep; scores of a file are given by layer."""
         return 1 if self.retention.scores is not None else self.retention.heads or self.num_kv_heads
 
     @property
     def usable_blocks(self) -> int:
-        """Blocks that can be handed out."""
+        """Number of blocks that can be allocated."""
         return self.num_gpu_blocks - self.num_null_blocks

@@ -108,20 +108,20 @@ class Sequence:
         self._ends = tuple(end for _, end in public_keys)
 
     def num_scheduled(self, tokens: int) -> int:
-        """Tokens of a step in which each sequence computes so many: a prompt's are of all."""
+        """Return the tokens of a step: each sequence counts, but a prompt counts only once."""
         return tokens if self.num_computed_tokens < self.prompt_tokens else tokens * self.width
 
     def block_key(self, block: int, block_size: int) -> Hashable:
-        """Key of full block ``block``; its tokens must be known."""
+        """Return the key of full block ``block``; its tokens must be known."""
         assert (block + 1) * block_size <= self.num_tokens, (
             "keys are hidden beyond the known tokens"
         )
         return (self._names[bisect_right(self._ends, block * block_size)], block)
 
     def run(self, num_tokens: int) -> TokenRun:
-        """First tokens as an index of token runs sees them; they must be known.
+        """Return the first tokens as an index of token runs sees them; they must be known.
 
-        The run tells nothing of the stretches beyond.
+        The run contains no information about later stretches.
         """
         assert num_tokens <= self.num_tokens, "tokens are hidden beyond the known ones"
         last = bisect_right(self._ends, num_tokens - 1)

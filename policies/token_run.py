@@ -1,12 +1,13 @@
-"""A run of tokens, written as stretches that many tokens share one name in.
+"""A run of tokens, written as stretches; all tokens of a stretch share one name.
 
     names        [  7  ][    9    ][ 4 ]
     ends               4         10   13
     run               . |-----|           start 4, stop 8
 
-Where two sequences agree on all stretches before a position, they hold the same token there if and
-only if its stretch has the same name in both. So runs that start together, after equal tokens,
-agree exactly as far as their names do, and a comparison costs stretches, not tokens.
+Assume that two sequences agree on all stretches before a position. Then they hold the same token
+there if and only if its stretch has the same name in both. So two runs that start together, after
+equal tokens, agree exactly as far as their names agree. The cost of a comparison depends on the
+number of stretches, not of tokens.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 class TokenRun:
     """Tokens ``start`` to ``stop`` (exclusive) of a sequence; immutable.
 
-    ``names`` and ``ends`` are those of the sequence from its first token on: stretch ``n`` ends
-    before token ``ends[n]``.
+    ``names`` and ``ends`` describe the sequence from its first token on: stretch ``n`` ends before
+    token ``ends[n]``.
     """
 
     __slots__ = ("ends", "names", "start", "stop")
@@ -40,7 +41,7 @@ class TokenRun:
 
     @classmethod
     def of(cls, ids: tuple[int, ...], id_tokens: int = 1) -> TokenRun:
-        """All tokens of a sequence of ids that stand for ``id_tokens`` tokens each."""
+        """Return all tokens of a sequence of ids; each id stands for ``id_tokens`` tokens."""
         ends = tuple(range(id_tokens, (len(ids) + 1) * id_tokens, id_tokens))
         return cls(ids, ends, 0, len(ids) * id_tokens)
 
@@ -51,25 +52,25 @@ class TokenRun:
         return f"<tokens {self.start} to {self.stop}>"
 
     def first(self, num_tokens: int) -> TokenRun:
-        """Leading tokens of the run; O(1)."""
+        """Return the leading ``num_tokens`` tokens of the run; O(1)."""
         return TokenRun(self.names, self.ends, self.start, self.start + num_tokens)
 
     def after(self, num_tokens: int) -> TokenRun:
-        """Drop that many leading tokens; O(1)."""
+        """Return the run without its leading ``num_tokens`` tokens; O(1)."""
         return TokenRun(self.names, self.ends, self.start + num_tokens, self.stop)
 
     def head(self, num_tokens: int) -> Hashable:
-        """Key of the first tokens, one or more: equal where they are, for runs with one start.
+        """Return the key of the first tokens; of runs with one start, equal tokens have equal keys.
 
-        Only if all sequences that are compared have stretches of one length, or stretches that end
-        with these tokens or before them.
+        ``num_tokens`` is at least 1. The key is valid only if all compared sequences have stretches
+        of one length, or stretches that end with these tokens or before them.
         """
         first = bisect_right(self.ends, self.start)
         last = bisect_right(self.ends, self.start + num_tokens - 1, first)
         return self.names[first] if first == last else self.names[first : last + 1]
 
     def num_shared(self, other: TokenRun) -> int:
-        """Leading tokens that two runs with the same start have in common; O(stretches)."""
+        """Return how many leading tokens two runs with the same start share; O(stretches)."""
         assert self.start == other.start, f"{self} and {other} start apart"
         stop, place = min(self.stop, other.stop), self.start
         names, ends, their_names, their_ends = self.names, self.ends, other.names, other.ends

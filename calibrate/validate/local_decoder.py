@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kvsim.calibrate.measure.anchor import Anchor
     from kvsim.kernels.decoder import Decoder, SequenceInput
     from kvsim.sim.engine.stepper import Stepper
-    from kvsim.sim.engine.steps_in_flight import FlightItem, StepInFlight
+    from kvsim.sim.engine.steps_in_flight import StepInFlight, StepItem
 
 PATIENCE_S: Final = 120.0
 """So long, over all steps, slow ones are run again; those after it are taken as they come."""
@@ -112,7 +112,7 @@ class LocalDecoder(StepDurations):
         self._synchronize()
         return chosen, self._clock_ns() - start_ns
 
-    def _batch(self, stepper: Stepper, items: list[FlightItem]) -> list[SequenceInput]:
+    def _batch(self, stepper: Stepper, items: list[StepItem]) -> list[SequenceInput]:
         import torch
 
         from kvsim.kernels.decoder import SequenceInput

@@ -1,7 +1,7 @@
-"""Who owns KV memory and in what shape.
+"""How KV memory is allocated, and in what shape.
 
-The contract is :mod:`~kvsim.policies.allocators.base`; ``contiguous``, ``paged`` and ``radix`` keep
-it.
+The contract is :mod:`~kvsim.policies.allocators.base`. The implementations are ``contiguous``,
+``paged`` and ``radix``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _paged(context: PolicyContext) -> Allocator:
 
 
 def _contiguous(context: PolicyContext) -> Allocator:
-    """One run of token slots a sequence, as long as a reservation says (Orca)."""
+    """One run of token slots for each sequence; the reservation gives its length (Orca)."""
     config = context.config
     assert config.block_size == 1, "a contiguous pool is counted in slots"
     return ContiguousAllocator(
@@ -59,7 +59,8 @@ ALLOCATORS: Final[Registry[Callable[[PolicyContext], Allocator]]] = Registry(
 def make_allocator(context: PolicyContext) -> Allocator:
     """Build the allocator that a run's options name.
 
-    Built-in ones may hand the truth on to parts that declare ``uses_oracle`` (reservations).
+    Built-in allocators may pass the true lengths to parts that declare ``uses_oracle``
+    (reservations).
     """
     name = context.config.allocator.kind
     factory = ALLOCATORS.find(name)

@@ -1,4 +1,4 @@
-"""The seam of allocators: who owns KV memory, in what shape, and what of it is empty.
+"""The contract of allocators: which sequence holds which KV memory, and how much of it is empty.
 
 Amounts of memory are *slots*: room for one token in one KV group.
 """
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Hit(NamedTuple):
     """Leading tokens found in the cache and, for each KV group, the blocks that hold them.
 
-    ``longest_tokens``: the hit of the groups that were looked up first, full attention's where
-    there is one. Where it is longer than ``tokens`` it is the *junction*: up to there the prefix
-    is shared, but the other groups lack it.
+    ``longest_tokens``: the hit of the groups that were looked up first (full attention, if there is
+    such a group). If it is longer than ``tokens``, it is the *junction*: the prefix is shared up to
+    there, but the other groups do not have it.
     """
 
     tokens: int
@@ -29,12 +29,15 @@ class Hit(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Slots of the pool at one instant; tokens hold what is left.
+    """Slots of the pool at one instant; all other slots hold tokens.
 
-    ``blank``: free, without content; ``cached``: free, with content; ``empty``: owned, without a
-    token yet; ``duplicate``: a second copy of owned content; ``padding``: owned round-up, and slots
-    whose token retention dropped. ``shared``: beside the pool, what owners would take more if each
-    had blocks of its own.
+    * ``blank``: free, without content;
+    * ``cached``: free, with content;
+    * ``empty``: allocated, without a token yet;
+    * ``duplicate``: a second copy of content that a sequence holds;
+    * ``padding``: allocated round-up, and slots with a token that retention dropped;
+    * ``shared``: not part of the pool. It is the additional memory that sequences would take if
+      they shared no blocks.
     """
 
     blank: int
@@ -46,10 +49,11 @@ class Usage(NamedTuple):
 
 
 class Allocator(Protocol):
-    """KV memory of one engine. Sequences own memory from ``admit`` to ``release``.
+    """KV memory of one engine. A sequence holds memory from ``admit`` to ``release``.
 
-    ``uses_oracle``: decisions rest on true lengths. ``relocations``: what was moved, ``None``
-    where nothing ever is; what it copied by a scheduling call lengthens that call's step.
+    ``uses_oracle``: decisions use true lengths. ``relocations``: counts of copied memory, ``None``
+    if the allocator never copies. Copies that a scheduling call makes lengthen the step of that
+    call.
     """
 
     uses_oracle: bool
@@ -57,51 +61,54 @@ class Allocator(Protocol):
 
     @property
     def num_evicted(self) -> int:
-        """Cached blocks lost so far."""
+        """Number of cached blocks evicted so far."""
         ...
 
     @property
     def num_spare(self) -> int:
-        """Blocks (or slots, where there are none) that can be handed out, cached ones included."""
+        """Number of blocks (slots, without blocks) that can be allocated, including cached ones."""
         ...
 
     def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
-        """Spare blocks that a waiting sequence would take in all to hold ``tokens`` tokens."""
+        """Return the spare blocks that a waiting sequence needs in total for ``tokens`` tokens."""
         ...
 
     def num_lacking(self, sequence: Sequence, tokens: int) -> int:
-        """Spare blocks that a running sequence would still take to hold ``tokens`` tokens."""
+        """Return the spare blocks that a running sequence still needs for ``tokens`` tokens."""
         ...
 
     def find_hit(self, sequence: Sequence) -> Hit:
-        """Longest hit, at most all known tokens but one; takes nothing.
+        """Return the longest hit, at most all known tokens but one; takes no memory.
 
-        It may count as a use of what was found.
+        The lookup may count as a use of the blocks found.
         """
         ...
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
-        """Why a waiting sequence cannot enter now: ``blocks``, ``admission rule`` or ``None``."""
+        """Return why a waiting sequence cannot be admitted: ``blocks`` or ``admission rule``.
+
+        The result is ``None`` if it can be admitted.
+        """
         ...
 
     def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
-        """Give a sequence its hit and room for ``new_tokens`` more; nothing refuses it now."""
+        """Give a sequence its hit and room for ``new_tokens`` more; only without a refusal."""
         ...
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
-        """Give a running sequence room for more tokens; False (nothing taken) if it lacks."""
+        """Give a running sequence room for more tokens; return False (no change) without room."""
         ...
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
-        """The first ``tokens`` tokens have been computed: they may become findable."""
+        """Note that the first ``tokens`` tokens are computed: their blocks may become findable."""
         ...
 
     def finish(self, sequence: Sequence) -> None:
-        """A sequence ended: as :meth:`release`, but what it has computed may stay findable."""
+        """Release a finished sequence; unlike :meth:`release`, its tokens may stay findable."""
         ...
 
     def release(self, sequence: Sequence) -> None:
-        """Take back all that a sequence owns, as when it is preempted."""
+        """Free all memory of a sequence, for example when it is preempted."""
         ...
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
@@ -109,26 +116,27 @@ class Allocator(Protocol):
         ...
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
-        """Owned slots that hold no token when ``tokens`` are computed; also just after release.
+        """Return the slots without a token once ``tokens`` tokens are computed.
 
-        All of them were taken when ``takes_memory`` was last true.
+        The call is also valid just after a release. All these slots were taken when
+        ``takes_memory`` was last true.
         """
         ...
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
-        """Slots by what they hold, ``running`` being all owners; O(running)."""
+        """Return the slots by state; ``running`` are all that hold memory; O(running)."""
         ...
 
     def fragmented(self, sequence: Sequence) -> bool:
-        """Whether a waiting sequence has room enough in sum, but in no single run."""
+        """Whether the free memory is enough for a waiting sequence in sum, but in no single run."""
         ...
 
     def num_held(self, sequence: Sequence) -> int:
-        """Blocks (or slots, where there are none) that a sequence owns."""
+        """Return the blocks (or slots, without blocks) that a sequence holds."""
         ...
 
     def owners(self) -> set[int]:
-        """Indices of the sequences that own memory."""
+        """Return the indices of the sequences that hold memory."""
         ...
 
     def check_invariants(self) -> None:

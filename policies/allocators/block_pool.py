@@ -1,15 +1,16 @@
 """Physical KV blocks: one free queue, one index of cached keys (vLLM 0.32.0, v1/core/block_pool).
 
-    null   free queue                         owned by sequences
+    null   free queue                         held by sequences
     [0]    front [7] [3] ... [9] [2] back     [1]x2 [4] [5] ...
-           taken here       keyed blocks
-                            come back here
+           taken here       blocks with a key
+                            return here
 
-A block taken while it still has a key loses it then: there is no other eviction. Blocks without a
-key come back to the front (0.32.0) or to the back (0.12.0, 0.8.5) of the queue.
+A free block that still has a key loses it when it is taken. There is no other eviction. Blocks
+without a key return to the front (0.32.0) or to the back (0.12.0, 0.8.5) of the queue.
 
-That is LRU by the time at which blocks are given up. Under any other eviction order the queue holds
-blank blocks alone, which are taken first, and :class:`CachedBlocks` says which keyed one follows.
+That is LRU by the time at which blocks are released. Under any other eviction order the queue holds
+only blocks without a key. These are taken first. Then :class:`CachedBlocks` chooses the next block
+with a key.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ NOBODY: Final = Use()
 class Block:
     """One physical block; ``previous`` and ``next`` are its neighbours in the free queue.
 
-    What follows ``ref_count`` are the facts of :class:`~kvsim.policies.eviction.base.NamedEntry`,
-    kept where the pool has an eviction order.
+    The fields after ``ref_count`` are the facts of
+    :class:`~kvsim.policies.eviction.base.NamedEntry`. They are kept only if the pool has an
+    eviction order.
     """
 
     __slots__ = (
@@ -64,7 +66,7 @@ class Block:
 
 
 class FreeQueue:
-    """Doubly linked so that a hit block leaves from the middle in O(1)."""
+    """A doubly linked list, so that a hit block can be removed from the middle in O(1)."""
 
     __slots__ = ("_head", "_tail", "num_blocks")
 
@@ -76,7 +78,7 @@ class FreeQueue:
             self.push_back(block)
 
     def pop_front(self) -> Block:
-        """Take the first block; the queue must not be empty."""
+        """Remove and return the first block; the queue must not be empty."""
         block = self._head.next
         assert block is not None
         assert block is not self._tail, "the free queue is empty"
@@ -84,7 +86,7 @@ class FreeQueue:
         return block
 
     def remove(self, block: Block) -> None:
-        """Take a block out, wherever it stands; O(1)."""
+        """Remove a block at any position; O(1)."""
         assert block.previous is not None
         assert block.next is not None
         block.previous.next, block.next.previous = block.next, block.previous
@@ -96,7 +98,7 @@ class FreeQueue:
         self._insert_before(block, self._tail)
 
     def push_front(self, blocks: Sequence[Block]) -> None:
-        """Put blocks in front, the first of them at the very front."""
+        """Insert blocks at the front, the first of them first."""
         for block in reversed(blocks):
             first = self._head.next
             assert first is not None
@@ -118,16 +120,16 @@ class FreeQueue:
 
 
 class BlockPool:
-    """All blocks but the null block, which stands for entries that fell out of a window.
+    """All blocks except the null block, which replaces the blocks that fell out of a window.
 
-    ``num_duplicates`` counts owned blocks whose key an earlier owned block holds as well;
-    ``num_shared`` the references beyond the first of each block;
-    ``num_cached_free`` the unreferenced blocks with a key; ``num_evicted`` all keys lost so far.
+    ``num_duplicates`` counts held blocks with a key that an earlier held block also has.
+    ``num_shared`` counts the references beyond the first of each block. ``num_cached_free`` counts
+    the unreferenced blocks with a key. ``num_evicted`` counts all keys lost so far.
 
-    ``order``: who is evicted, ``None`` = the one free queue. ``capacity``: most unreferenced blocks
-    that stay cached, ``None`` = as many as the pool has room for. With ``math.inf`` evicted content
-    stays findable without memory: a look-up gives the block ``absent`` for it, and whoever is
-    admitted with that takes a free block for it, filled at no cost.
+    ``order``: the eviction order; ``None`` = the one free queue. ``capacity``: the most
+    unreferenced blocks that stay cached; ``None`` = as many as the pool holds. With ``math.inf``
+    evicted content stays findable without memory. A lookup returns the block ``absent`` for it. A
+    sequence that is admitted with such a hit takes a free block, which is filled at no cost.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class BlockPool:
         order: EvictionOrder[Block] | None = None,
         capacity: float | None = None,
     ) -> None:
-        assert order is not None or capacity in (None, math.inf), "the free queue has no cap"
+        assert order is not None or capacity in (None, math.inf), "the free queue has no limit"
         self.null = Block(0)
         self.absent = Block(-3)
         self._blocks = [Block(i, block_size) for i in range(1, num_gpu_blocks)]
@@ -158,7 +160,7 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
-        """Blocks that can be handed out, cached ones included."""
+        """Number of blocks that can be allocated, including cached ones."""
         if self._cached is None:
             return self.free_queue.num_blocks
         return self.free_queue.num_blocks + self.num_cached_free
@@ -171,7 +173,7 @@ class BlockPool:
         return self.absent if self._stored and key in self._stored else None
 
     def take(self, count: int) -> list[Block]:
-        """Take free blocks, blank ones first (see the module); keys are lost (eviction)."""
+        """Take free blocks, those without a key first (see the module); others lose their keys."""
         taken = []
         for _ in range(count):
             if self._cached is None or self.free_queue.num_blocks:
@@ -185,7 +187,7 @@ class BlockPool:
         return taken
 
     def touch(self, block: Block, use: Use = NOBODY) -> None:
-        """Reference a cached block; it leaves the free queue if nobody held it."""
+        """Reference a cached block; it leaves the free queue if no sequence held it."""
         if block.ref_count == 0:
             if self._cached is None:
                 self.free_queue.remove(block)
@@ -198,8 +200,8 @@ class BlockPool:
             self._cached.used(block, use)
 
     def share(self, block: Block) -> None:
-        """Reference an owned block once more."""
-        assert block.ref_count > 0, f"{block} is nobody's"
+        """Add a reference to a block that is held already."""
+        assert block.ref_count > 0, f"{block} is not held"
         self.num_shared += 1
         block.ref_count += 1
 
@@ -212,10 +214,10 @@ class BlockPool:
         past: int = 0,
         use: Use = NOBODY,
     ) -> None:
-        """Enter an owned full block into the index, behind older copies of the same key.
+        """Insert a held full block into the index, behind older copies of the same key.
 
-        ``parent``: key of the block before it, if that must not leave first; ``past``: tokens
-        before it.
+        ``parent``: key of the block before it, if that block must not be evicted first. ``past``:
+        tokens before the block.
         """
         assert block.key is None, f"{block} has a key already"
         block.key = key
@@ -227,13 +229,13 @@ class BlockPool:
             self._cached.inserted(block, parent, past, use)
 
     def release(self, blocks: Iterable[Block]) -> None:
-        """Drop one reference of each block, in the given order (callers give tails first)."""
+        """Drop one reference of each block, in the given order (callers pass last blocks first)."""
         front: list[Block] = []
         back: list[Block] = []
         for block in blocks:
             if block is self.null:
                 continue
-            assert block.ref_count > 0, f"{block} is given up twice"
+            assert block.ref_count > 0, f"{block} is released twice"
             block.ref_count -= 1
             if block.ref_count:
                 self.num_shared -= 1
@@ -255,7 +257,7 @@ class BlockPool:
             self.free_queue.push_front([block])
 
     def _evict(self, block: Block) -> None:
-        """Let an unreferenced block lose its key."""
+        """Remove the key of an unreferenced block."""
         key = block.key
         copies = self.index[key]
         del copies[block.id]
@@ -271,7 +273,7 @@ class BlockPool:
         self.evicted_ids.append(block.id)
 
     def _owned(self, key: Hashable, change: int) -> None:
-        """Keep count of the owned blocks under one key; each beyond the first is a duplicate."""
+        """Count the held blocks under one key; each beyond the first is a duplicate."""
         before = self._num_owned.get(key, 0)
         after = before + change
         self.num_duplicates += max(after - 1, 0) - max(before - 1, 0)
@@ -296,7 +298,7 @@ class BlockPool:
         shared = sum(block.ref_count - 1 for block in owned)
         assert shared == self.num_shared, "shared count is off"
         assert len(cached) == self.num_cached_free, "cached count is off"
-        assert len(cached) <= self._most_cached, "more is cached than may be"
+        assert len(cached) <= self._most_cached, "more blocks are cached than the limit allows"
         keyed = {block.id for block in self._blocks if block.key is not None}
         indexed = [block_id for copies in self.index.values() for block_id in copies]
         assert len(indexed) == len(keyed), "index and keys differ"

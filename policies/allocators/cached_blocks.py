@@ -1,14 +1,15 @@
-"""Cached blocks under an eviction order of one's choice: their facts, and who may go.
+"""Cached blocks under a chosen eviction order: their facts, and which of them may be evicted.
 
     chain of keys     A <- B <- C          resident copies of a key, oldest first:
                            ^               A: #3      B: #4 #9      C: #5
                            +- D            D: #7
 
-A block may go while nobody holds it and either another copy of its key stays or no child of its
-key is resident: #5, #7, #4 and #9 above, the last two of which only one. So what is cached of a
-prompt is always a leading part of it, whatever the order. Keys without a parent (sliding windows,
-which need only the end of a chain) are free of this rule. vLLM's own queue keeps it by itself: a
-request gives its blocks up tail first, and who holds a child holds a copy of its parent.
+An unreferenced block may be evicted under one of two conditions: another copy of its key stays, or
+no child of its key is resident. Above these are #5, #7, and one of #4 and #9. So the cached part of
+a prompt is always a leading part, under any order. Keys without a parent do not have this rule
+(sliding windows need only the end of a chain). vLLM's free queue follows the rule by itself. A
+request releases its last blocks first, and a request that holds a child also holds a copy of its
+parent.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Use(NamedTuple):
-    """Who uses a block; ``counts``: at its first admission, not when it resumes.
+    """The user of a block; ``counts``: true at its first admission, false when it resumes.
 
-    ``priority``: more is kept longer.
+    ``priority``: blocks with a higher value are kept longer.
     """
 
     request: int = -1
@@ -34,9 +35,9 @@ class Use(NamedTuple):
 
 
 class CachedBlocks:
-    """The blocks of a pool that have a key; ``index`` is the pool's, by key.
+    """The blocks of a pool that have a key; ``index`` is the pool's index by key.
 
-    Invariant: the order's candidates are the blocks that may go.
+    Invariant: the candidates of the order are the blocks that may be evicted.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class CachedBlocks:
         self._now = 0
 
     def inserted(self, block: Block, parent: Hashable | None, past: int, use: Use) -> None:
-        """``block``, held, has just got a key; ``past`` tokens stand before it in its chain.
+        """Note that ``block``, in use, just got a key; ``past`` tokens of its chain precede it.
 
-        Its holder holds a copy of ``parent`` too: any other copy may go as before.
+        The user of the block also holds a copy of ``parent``. Any other copy of it may be evicted
+        as before.
         """
         self._now += 1
         block.created = block.last_access = self._now
@@ -67,7 +69,7 @@ class CachedBlocks:
             self._num_children[parent] = self._num_children.get(parent, 0) + 1
 
     def used(self, block: Block, use: Use) -> None:
-        """An admission holds a block."""
+        """Note that an admission uses a block."""
         self._order.held(block)
         block.priority = max(block.priority, use.priority)
         block.last_user = max(block.last_user, use.request)
@@ -76,30 +78,30 @@ class CachedBlocks:
             self._order.referenced(block)
 
     def released(self, block: Block) -> None:
-        """Nobody holds a block any longer."""
+        """Note that a block is no longer in use."""
         self._now += 1
         block.last_access = self._now
         if self._may_go(block):
             self._order.released(block)
 
     def victim(self) -> Block:
-        """Choose the next block to go; there must be one that nobody holds.
+        """Choose the next block to evict; at least one block must be unreferenced.
 
         Raises
         ------
         ValueError
-            Where the order breaks its contract.
+            If the order breaks its contract.
         """
         block = self._order.victim()
         if block is None or block.key is None or not self._may_go(block):
             raise ValueError(
                 f"eviction order {type(self._order).__qualname__} chose {block}; it must choose a "
-                "block that nobody holds and that has no resident child"
+                "block that no sequence uses and that has no resident child"
             )
         return block
 
     def evicted(self, block: Block) -> None:
-        """``block`` has left the index, and has its key still."""
+        """Note that ``block`` has left the index; it still has its key."""
         self._order.evicted(block)
         key = block.key
         if key in self._index:
@@ -119,7 +121,7 @@ class CachedBlocks:
         return block.key not in self._num_children or len(self._index[block.key]) > 1
 
     def _consider(self, key: Hashable) -> None:
-        """Tell the order which copies of a key may go now."""
+        """Report to the order which copies of a key may be evicted now."""
         for block in self._index[key].values():
             if self._may_go(block):
                 self._order.released(block)

@@ -1,23 +1,24 @@
-"""One run of token slots per sequence, reserved whole at admission (Orca, OSDI 2022).
+"""One run of token slots per sequence, reserved as a whole at admission (Orca, OSDI 2022).
 
 Source: the baselines of the PagedAttention paper (SOSP 2023, sections 3.1 and 6.1) and Orca's
-admission rule (OSDI 2022, Algorithm 1): a request enters when its whole reservation can be placed,
-and only the head of the queue is tried. Nothing is shared and nothing is cached.
+admission rule (OSDI 2022, Algorithm 1). A request is admitted when its whole reservation can be
+placed. Only the head of the queue is tried. Nothing is shared and nothing is cached.
 
     [  computed  |  will be filled  |  never filled  | round-up ]
     token          future             never            padding
                  '---------- empty ----------------'
     '---------------- reservation --------------------'
 
-Most reservations cover all that a sequence will use; then it never lacks room and is never
-preempted. One that is outgrown is renewed: to what the reservation now says, at least twice the
-room that there was for the answer, at most the model length. If the slots that the step needs are
-free beside the run, it grows in place, up to the renewed length or the end of the hole; else it
-moves to a hole that holds all of the renewed length, and what it has computed is copied; else
-somebody has to give way, by the rules of preemption.
+Most reservations cover all tokens that a sequence will use. Then the sequence always has room and
+is never preempted. A reservation that is too small is renewed. The new length is what the
+reservation rule gives now, but at least twice the previous room for the output, and at most the
+model length. There are three cases. If the slots that the step needs are free behind the run, it
+grows in place, up to the new length or the end of the hole. Otherwise it moves to a hole for the
+whole new length, and its computed tokens are copied. If there is no such hole, a victim is
+preempted by the rules of preemption.
 
-With compaction a head of the queue that has room enough in sum, but no hole, makes runs slide
-together (``FreeRuns.slide``); what they have computed is copied.
+Compaction helps if the free memory is enough for the head of the queue in sum, but in no single
+hole. Then runs slide together (``FreeRuns.slide``), and their computed tokens are copied.
 """
 
 from __future__ import annotations
@@ -39,16 +40,17 @@ NO_HIT: Final = Hit(0, (), 0)
 
 
 class _Renewal(NamedTuple):
-    """What a sequence had computed and reserved when its reservation was outgrown."""
+    """What a sequence had computed and reserved when its reservation became too small."""
 
     num_computed_tokens: int
     reserved_before: int
 
 
 class ContiguousAllocator:
-    """Runs of one pool; a sequence owns the run at its address, rounded up by the placement.
+    """Runs of one pool; a sequence holds the run at its address, rounded up by the placement.
 
-    ``num_padding`` slots in all are round-up. ``compacts``: runs slide together for the head.
+    ``num_padding`` slots in total are round-up. ``compacts``: runs slide together to make room for
+    the head of the queue.
     """
 
     num_evicted = 0
@@ -76,28 +78,28 @@ class ContiguousAllocator:
         self._renewals: dict[int, _Renewal] = {}  # the last one of each sequence
 
     def address_of(self, sequence: Sequence) -> int:
-        """First slot of a running sequence."""
+        """Return the first slot of a running sequence."""
         return self._addresses[sequence.index]
 
     @property
     def num_spare(self) -> int:
-        """Free slots, in one run or several."""
+        """Number of free slots, in one run or several."""
         return self.placement.num_free
 
     def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
-        """The whole reservation with its round-up."""
+        """Return the whole reservation with its round-up."""
         return self.placement.rounded(self._reservation.tokens(sequence))
 
     def num_lacking(self, sequence: Sequence, tokens: int) -> int:
-        """None: the reservation covers all."""
+        """Return 0: the reservation covers all."""
         return 0
 
     def find_hit(self, sequence: Sequence) -> Hit:
-        """Nothing is cached."""
+        """Return no hit: nothing is cached."""
         return NO_HIT
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
-        """``blocks`` where no hole holds the whole reservation, nor could one be made."""
+        """Return ``blocks`` if no hole holds the whole reservation and compaction makes none."""
         placement = self.placement
         room = placement.num_free if self._compacts else placement.largest_hole()
         rounded = placement.rounded(self._reservation.tokens(sequence))
@@ -114,7 +116,7 @@ class ContiguousAllocator:
         self._own(sequence, address, reserved)
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
-        """Nothing to do where the reservation holds the tokens; else renew it, see the module."""
+        """Renew the reservation if it does not hold the tokens; see the module docstring."""
         needed = sequence.num_computed_tokens + new_tokens
         if needed <= sequence.reserved:
             return True
@@ -140,37 +142,37 @@ class ContiguousAllocator:
         return True
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
-        """Nothing is cached."""
+        """Do nothing: nothing is cached."""
 
     def finish(self, sequence: Sequence) -> None:
-        """Give back the run."""
+        """Free the run."""
         self.release(sequence)
 
     def release(self, sequence: Sequence) -> None:
-        """Give back the run; what was renewed for a step that is not made was never owned."""
+        """Free the run; a renewal for a step that does not run is undone."""
         self._disown(sequence)
         renewal = self._renewals.pop(sequence.index, None)
         if renewal is not None and renewal.num_computed_tokens == sequence.num_computed_tokens:
             sequence.reserved = renewal.reserved_before
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
-        """All is taken at admission, which the first chunk follows, and when it is renewed."""
+        """Whether the next step takes memory: the first after admission, or after a renewal."""
         if sequence.num_computed_tokens == 0:
             return True
         renewal = self._renewals.get(sequence.index)
         return renewal is not None and renewal.num_computed_tokens == sequence.num_computed_tokens
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
-        """The rest of the reservation; the round-up is padding."""
+        """Return the rest of the reservation; the round-up is padding."""
         return sequence.reserved - tokens
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
-        """Slots by what they hold; O(running)."""
+        """Return the slots by state; O(running)."""
         empty = sum(sequence.reserved - sequence.num_computed_tokens for sequence in running)
         return Usage(self.placement.num_free, 0, empty, 0, self.num_padding)
 
     def fragmented(self, sequence: Sequence) -> bool:
-        """Enough in sum for the reservation, no hole that holds it with its round-up."""
+        """Whether free slots are enough for the reservation in sum, but no hole holds it."""
         reserved = self._reservation.tokens(sequence)
         placement = self.placement
         return placement.largest_hole() < placement.rounded(reserved) and (
@@ -178,17 +180,17 @@ class ContiguousAllocator:
         )
 
     def num_held(self, sequence: Sequence) -> int:
-        """Slots of the run, round-up included."""
+        """Return the slots of the run, including its round-up."""
         return self.placement.size_of(self._addresses[sequence.index])
 
     def owners(self) -> set[int]:
-        """Sequences that own a run."""
+        """Return the sequences that hold a run."""
         return set(self._addresses)
 
     # ---- runs ------------------------------------------------------------------------------
 
     def _renewed(self, sequence: Sequence, needed: int) -> int:
-        """Room asked for where a reservation is outgrown; doubling keeps copies few."""
+        """Return the new length of a reservation that is too small; doubling keeps copies few."""
         doubled = 2 * sequence.reserved - sequence.prompt_tokens
         tokens = max(self._reservation.tokens(sequence), doubled, needed)
         return max(min(tokens, self._max_model_len), needed)
@@ -218,9 +220,9 @@ class ContiguousAllocator:
             self._relocated.slide(sequence.num_computed_tokens)
 
     def check_invariants(self) -> None:
-        """Verify placement, round-up, and that each run has one owner."""
+        """Verify placement, round-up, and that each run belongs to one sequence."""
         self.placement.check_invariants()
-        assert len(self._owners) == len(self._addresses), "two sequences own one run"
+        assert len(self._owners) == len(self._addresses), "two sequences hold one run"
         padding = 0
         for address, sequence in self._owners.items():
             assert self._addresses[sequence.index] == address, f"{sequence} is not at its address"

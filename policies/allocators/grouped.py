@@ -1,9 +1,10 @@
-"""Paged blocks for sequence groups: who has one sequence is served as ever (vLLM's engine v0).
+"""Paged blocks for sequence groups; single sequences are handled as without groups (vLLM's v0).
 
-A group enters as one: its prompt is computed once, then its sequences part and share blocks until
-they write to them. It leaves as one, too: to the host with each block once, and back with blocks
-shared as they were (PagedAttention paper, section 4.5). Groups of several are for one KV group of
-full attention without a prefix cache; runs refuse them elsewhere.
+A group is admitted as a whole. Its prompt is computed once. Then its sequences differ, and they
+share blocks until they write to them. A group is also swapped as a whole. Each block is copied to
+the host once, and after swap-in the blocks are shared as before (PagedAttention paper, section
+4.5). Groups of several sequences need one KV group of full attention without a prefix cache. Runs
+refuse them elsewhere.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class GroupedAllocator(PagedAllocator):
         self._given_up: list[GivenUp] = []
 
     def num_lacking(self, sequence: Sequence, tokens: int) -> int:
-        """Blocks that the tables lack; those to be copied count."""
+        """Return the blocks that the tables need, including blocks to be copied."""
         if sequence.width == 1:
             return super().num_lacking(sequence, tokens)
         group = self._sequence_groups[sequence.index]
@@ -64,7 +65,7 @@ class GroupedAllocator(PagedAllocator):
         group.extend_prompt(new_tokens)
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
-        """Give a running sequence, or all of a group, room; False (nothing taken) if it lacks."""
+        """Give a sequence, or all of a group, room; return False (no change) if it is missing."""
         if sequence.width == 1:
             return super().grow(sequence, new_tokens)
         if (
@@ -85,12 +86,12 @@ class GroupedAllocator(PagedAllocator):
         self.num_copied += group.num_copied - before
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
-        """Groups of several have no prefix cache."""
+        """Set the keys of a single sequence; groups of several have no prefix cache."""
         if sequence.width == 1:
             super().set_keys(sequence, tokens)
 
     def release(self, sequence: Sequence) -> None:
-        """Give up all blocks."""
+        """Free all blocks."""
         if sequence.width == 1:
             super().release(sequence)
             return
@@ -99,7 +100,7 @@ class GroupedAllocator(PagedAllocator):
         self._given_up += group.take_given_up()
 
     def go_on_from(self, sequence: Sequence, parents: SequenceOf[int]) -> None:
-        """Beam ``i`` of a group goes on from its beam ``parents[i]``."""
+        """Continue beam ``i`` of a group from its beam ``parents[i]``."""
         group = self._sequence_groups[sequence.index]
         group.go_on_from(parents, sequence.num_computed_tokens)
         self._given_up += group.take_given_up()
@@ -107,7 +108,7 @@ class GroupedAllocator(PagedAllocator):
     # ---- to the host and back ----------------------------------------------------------------
 
     def swap_out(self, sequence: Sequence) -> None:
-        """Give up all blocks, but remember who shared which."""
+        """Free all blocks, but remember which sequences shared which."""
         if sequence.width == 1:
             super().swap_out(sequence)
             return
@@ -127,7 +128,7 @@ class GroupedAllocator(PagedAllocator):
         return shape.num_blocks + num_to_write(shape.tables, computed, size, sequence.width)
 
     def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
-        """Give it blocks of its own again, and room for ``new_tokens`` more."""
+        """Give the sequence new blocks, and room for ``new_tokens`` more."""
         if sequence.width == 1:
             super().swap_in(sequence, new_tokens)
             return
@@ -137,7 +138,7 @@ class GroupedAllocator(PagedAllocator):
         self._extend(sequence, new_tokens)
 
     def forget_swapped(self, sequence: Sequence) -> None:
-        """A swapped sequence will not come back."""
+        """Forget a swapped sequence, which will not be swapped in."""
         if sequence.width == 1:
             super().forget_swapped(sequence)
         else:
@@ -146,20 +147,20 @@ class GroupedAllocator(PagedAllocator):
     # ---- accounts ----------------------------------------------------------------------------
 
     def date(self, sequence: Sequence, now_ps: int) -> None:
-        """A step of a group begins: what it took for that counts from now on."""
+        """Note that a step of a group begins: the blocks taken for it count from now on."""
         self._sequence_groups[sequence.index].date(now_ps)
 
     def take_given_up(self) -> list[GivenUp]:
-        """Blocks of groups that were given up, partly empty, since the last call."""
+        """Return the partly empty blocks that groups have freed since the last call."""
         given_up, self._given_up = self._given_up, []
         return given_up
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
-        """Free end of a sequence's last block; those of groups are told block by block."""
+        """Return the free end of a sequence's last block; groups report theirs block by block."""
         return super().num_empty(sequence, tokens) if sequence.width == 1 else 0
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
-        """Slots by what they hold; O(sequences)."""
+        """Return the slots by state; O(sequences)."""
         members = list(running)
         usage = super().usage(member for member in members if member.width == 1)
         empty = sum(
@@ -170,17 +171,17 @@ class GroupedAllocator(PagedAllocator):
         return usage._replace(empty=usage.empty + empty)
 
     def owners(self) -> set[int]:
-        """Sequences, and groups, with block tables."""
+        """Return the sequences, and groups, with block tables."""
         return super().owners() | set(self._sequence_groups)
 
     def num_held(self, sequence: Sequence) -> int:
-        """Blocks of a sequence, or of a group, each once."""
+        """Return the blocks of a sequence, or of a group, each once."""
         if sequence.width == 1:
             return super().num_held(sequence)
         return self._sequence_groups[sequence.index].shape().num_blocks
 
     def check_invariants(self) -> None:
-        """Verify pool and tables, and count all references of groups anew; O(pool)."""
+        """Verify pool and tables, and count all references of groups again; O(pool)."""
         super().check_invariants()
         for index, group in self._sequence_groups.items():
             assert len(group.tables) in (1, group.width), f"group {index} lost a sequence"

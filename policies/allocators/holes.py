@@ -1,12 +1,12 @@
-"""Slots of a sequence's blocks whose token was dropped, and packing what is left.
+"""Slots of a sequence's blocks with a dropped token, and packing of the remaining tokens.
 
     entry      0               1               2               block size 4, kept: 0, 6, 7, 9 on
     slots    [ 0  .  .  . ]  [ .  .  6  7 ]  [ .  9 10    ]    . is a hole, a bit of the mask
 
-    packed   [ 0  6  7  . ]    given up      [ .  9 10    ]    two tokens copied
+    packed   [ 0  6  7  . ]    freed         [ .  9 10    ]    two tokens copied
 
-The emptiest block goes as soon as its tokens fit into the holes of others, so that a block costs
-the fewest copies.
+The emptiest block is freed as soon as its tokens fit into the holes of others. So each freed block
+costs the fewest copies.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class Move(NamedTuple):
-    """``num_tokens`` were copied out of the block at ``entry``, which holds nothing now."""
+    """``num_tokens`` were copied out of the block at ``entry``, which is empty now."""
 
     entry: int
     num_tokens: int
 
 
 class Holes:
-    """Holes of one sequence's table: ``masks`` by entry, none of them 0 or full.
+    """Holes of one sequence's table: ``masks`` by entry; no mask is 0 or full.
 
-    Token ``p`` sits in slot ``p % block_size`` of entry ``p // block_size``, unless it was packed
-    elsewhere.
+    Token ``p`` is in slot ``p % block_size`` of entry ``p // block_size``, unless it was packed
+    into another slot.
     """
 
     __slots__ = ("_full", "_guests", "_size", "masks")
@@ -41,9 +41,9 @@ class Holes:
         self._guests: dict[int, dict[int, int]] = {}  # entry: slot: packed token
 
     def drop(self, kept: Sequence[range], computed: int, held: Sequence[bool]) -> list[int]:
-        """Drop what is not kept of ``computed`` tokens; ``held``: which entries have a block.
+        """Drop the tokens of ``computed`` that are not kept; ``held``: which entries have a block.
 
-        Returns the entries of which nothing is left, last one first. O(entries + ranges).
+        Returns the entries that hold no token any more, last one first. O(entries + ranges).
         """
         masks = self._own_slots(kept, computed, held)
         starts = [part.start for part in kept]
@@ -63,7 +63,7 @@ class Holes:
     def _own_slots(
         self, kept: Sequence[range], computed: int, held: Sequence[bool]
     ) -> dict[int, int]:
-        """Slots whose own token is dropped, by entry from the last to the first."""
+        """Yield the slots with a dropped token at its original place, from the last entry on."""
         size, masks = self._size, dict[int, int]()
         for start, stop in _gaps(kept, computed):
             first, last = start // size, (stop - 1) // size
@@ -75,10 +75,10 @@ class Holes:
         return masks
 
     def pack(self, own: Sequence[bool], computed: int) -> Move | None:
-        """Empty the block with fewest tokens into holes of others, if they have so many.
+        """Copy the tokens of the emptiest block into the holes of others, if there are enough.
 
-        Only blocks that are wholly computed take part, and only those that ``own`` marks (nobody
-        else can see them) take tokens in. ``None``: no block can be emptied so.
+        Only completely computed blocks take part. Only the blocks that ``own`` marks receive tokens
+        (no other sequence can see them). Returns ``None`` if no block can be emptied this way.
         """
         size = self._size
         whole = [entry for entry in sorted(self.masks) if (entry + 1) * size <= computed]
@@ -105,7 +105,7 @@ class Holes:
         return Move(source, len(tokens))
 
     def _tokens_of(self, entry: int) -> list[int]:
-        """Tokens that the block at ``entry`` holds, by slot."""
+        """Return the tokens of the block at ``entry``, by slot."""
         guests = self._guests.get(entry, {})
         return [
             guests.get(slot, entry * self._size + slot)
@@ -114,7 +114,7 @@ class Holes:
         ]
 
     def check_invariants(self) -> None:
-        """Verify that masks are of blocks partly filled, and guests in slots that are no holes."""
+        """Verify that masks belong to partly filled blocks, and packed tokens are not in holes."""
         assert all(0 < mask < self._full for mask in self.masks.values()), "an idle mask"
         for entry, guests in self._guests.items():
             for slot in guests:
@@ -122,7 +122,7 @@ class Holes:
 
 
 def _gaps(kept: Sequence[range], computed: int) -> Iterator[tuple[int, int]]:
-    """Stretches of dropped tokens below ``computed``, last one first."""
+    """Yield the stretches of dropped tokens below ``computed``, last one first."""
     stop = computed
     for part in reversed(kept):
         if part.stop < stop:

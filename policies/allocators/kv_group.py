@@ -1,15 +1,15 @@
-"""Block tables of one KV group: what is hit, kept, needed and given a key (vLLM 0.32.0).
+"""Block tables of one KV group: its hits, kept blocks, needed blocks and keys (vLLM 0.32.0).
 
-A block stays while any of its tokens is kept (:mod:`kvsim.policies.retention`); an entry of a table
-is the null block once all of them fell out. A *full* group keeps every block. A *window* group of W
-tokens needs only the last W - 1 tokens before the next one:
+A block stays while any of its tokens is kept (:mod:`kvsim.policies.retention`). When all of them
+are dropped, the table entry becomes the null block. A *full* group keeps every block. A *window*
+group of W tokens needs only the last W - 1 tokens before the next one:
 
     table    [null][null][ 12 ][ 31 ][  7 ]
               skip = max(0, computed - W + 1) // block_size leading entries
 
-Chosen retention drops what the model would attend to. Its hits are those of full attention, of
-which what falls out at once is not even referenced; and blocks whose tokens were not all computed
-before the first drop get no key.
+Chosen retention drops tokens that the model would attend to. Its hits are those of full attention,
+but blocks of a hit that would be dropped at once are not referenced. Blocks get a key only if all
+their tokens were computed before the first drop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class GroupTables:
-    """One KV group's block tables; all groups draw from one pool, keys carry the group number."""
+    """One KV group's block tables; all groups use one pool, and keys have the group number."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class GroupTables:
         self._run_blocks = -(-(window - 1) // block_size)
 
     def _kept(self, sequence: Sequence, computed: int) -> SequenceOf[range]:
-        """Kept positions of the first ``computed`` ones."""
+        """Return the kept positions of the first ``computed`` ones."""
         if self.retention.waits_for_prompt and computed < sequence.num_tokens - 1:
             return (range(computed),)
         return self.retention.kept(sequence.index, computed)
 
     def _stays(self, sequence: Sequence, hit: list[Block], hit_tokens: int) -> list[bool]:
-        """Which blocks of a hit hold a token that is kept."""
+        """Return which blocks of a hit hold a kept token."""
         if self.retention.size is None:
             return [True] * len(hit)
         size, stays = self._block_size, [False] * len(hit)
@@ -80,11 +80,12 @@ class GroupTables:
     def find_hit(
         alike: SequenceOf[GroupTables], sequence: Sequence, max_blocks: int
     ) -> list[list[Block]]:
-        """Each group's blocks of the longest common hit of at most ``max_blocks`` blocks.
+        """Return each group's blocks of the longest common hit of at most ``max_blocks`` blocks.
 
-        ``alike``: groups that keep the same; a block is found only where all of them have it. In
-        window groups only the last ``ceil((W - 1) / block_size)`` blocks before the end must be
-        there: the first such run from the right wins, else the run from the very start.
+        ``alike``: groups that keep the same tokens. A block is found only if all of them have it.
+        In window groups only the last ``ceil((W - 1) / block_size)`` blocks before the end must be
+        there. The search goes from the right: the first such run is the hit. If there is none, the
+        run at the very start is the hit.
         """
         first = alike[0]
         tables: list[list[Block]] = []
@@ -102,7 +103,7 @@ class GroupTables:
         return [table[:run] for table in tables]
 
     def _leading(self, sequence: Sequence, max_blocks: int) -> list[Block]:
-        """Blocks found before the first one that is not."""
+        """Return the blocks found before the first missing one."""
         blocks: list[Block] = []
         for index in range(max_blocks):
             found = self._lookup(sequence, index)
@@ -115,21 +116,24 @@ class GroupTables:
         return self._pool.lookup((self.number, sequence.block_key(index, self._block_size)))
 
     def num_needed(self, sequence: Sequence, tokens: int) -> int:
-        """Blocks a running sequence lacks for ``tokens`` computed tokens."""
+        """Return the blocks that a running sequence needs for ``tokens`` computed tokens."""
         return max(-(-tokens // self._block_size) - len(self.tables[sequence.index]), 0)
 
     def num_needed_at_admission(self, hit: list[Block], tokens: int) -> int:
-        """New blocks for ``tokens`` tokens beyond a hit; free hit blocks come on top."""
+        """Return the blocks for ``tokens`` tokens beyond those of a hit.
+
+        Hit blocks that are free are not included.
+        """
         return max(-(-tokens // self._block_size) - len(hit), 0)
 
     def num_reserved(self, hit: list[Block], tokens: int) -> int:
-        """The same for a whole sequence, of which a group never holds more than its cap."""
+        """Return the new blocks of a whole sequence; a group never holds more than its limit."""
         if self._cap_blocks is not None:
             tokens = min(tokens, self._cap_blocks * self._block_size)
         return self.num_needed_at_admission(hit, tokens)
 
     def num_free_hit_blocks(self, sequence: Sequence, hit: list[Block], hit_tokens: int) -> int:
-        """Hit blocks that sit in the free queue and would leave it."""
+        """Return the hit blocks that are in the free queue and would leave it."""
         stays = self._stays(sequence, hit, hit_tokens)
         return sum(
             1
@@ -138,9 +142,9 @@ class GroupTables:
         )
 
     def admit(self, sequence: Sequence, hit: list[Block], hit_tokens: int) -> None:
-        """Start a table with a hit: blocks with a kept token are referenced, the rest null.
+        """Start a table with a hit: blocks with a kept token are referenced, the rest is null.
 
-        Absent blocks stand for themselves until :meth:`restore`.
+        Absent blocks stay in the table until :meth:`restore`.
         """
         use = _use_of(sequence)
         table = []
@@ -155,7 +159,7 @@ class GroupTables:
             self._drop(sequence, hit_tokens, hit_tokens)
 
     def restore(self, sequence: Sequence) -> None:
-        """Take blocks for the absent ones of a hit: their content is back, at no cost."""
+        """Take blocks for the absent ones of a hit: their content returns at no cost."""
         table = self.tables[sequence.index]
         for index, block in enumerate(table):
             if block is self._pool.absent:
@@ -168,14 +172,14 @@ class GroupTables:
         table += self._pool.take(self.num_needed(sequence, tokens))
 
     def drop(self, sequence: Sequence) -> None:
-        """Give up the blocks of which nothing is kept, last one first; pack the others."""
+        """Free the blocks without kept tokens, last one first; pack the others."""
         computed = sequence.num_computed_tokens - sequence.in_flight
         self._drop(sequence, computed, sequence.num_computed_tokens)
         if self._packed is not None:
             self._pack(sequence, computed)
 
     def _drop(self, sequence: Sequence, computed: int, scheduled: int) -> None:
-        """Drop what is not kept of ``computed`` tokens; ``scheduled`` of them will be exact."""
+        """Drop all but the kept of ``computed`` tokens; ``scheduled`` of them will be exact."""
         table = self.tables[sequence.index]
         kept = self._kept(sequence, computed)
         if sum(map(len, kept)) == computed:
@@ -190,7 +194,7 @@ class GroupTables:
         self._pool.release(dropped)
 
     def _pack(self, sequence: Sequence, computed: int) -> None:
-        """Copy the tokens of the emptiest block into the others' holes, while they fit."""
+        """Copy the tokens of the emptiest block into the holes of others, while they fit."""
         assert self._packed is not None
         table = self.tables[sequence.index]
         own = [block.ref_count == 1 and block.key is None for block in table]
@@ -214,7 +218,7 @@ class GroupTables:
         self._num_keyed[sequence.index] = max(first, upto)
 
     def _set_key(self, sequence: Sequence, index: int) -> None:
-        """Give a block its key; in a chain of full attention the block before it is its parent."""
+        """Give a block its key; with full attention the block before it is the parent."""
         parent = None
         if self.window is None and index:
             parent = (self.number, sequence.block_key(index - 1, self._block_size))
@@ -227,10 +231,11 @@ class GroupTables:
         )
 
     def _keeps(self, sequence: Sequence, index: int) -> bool:
-        """Whether block ``index`` gets a key: in a window group if a hit could end so near behind.
+        """Whether block ``index`` gets a key.
 
-        Hits that a group keeps blocks for end with an interval, before the last token of the
-        prompt, or at the junction.
+        In a window group it gets one only if a hit could end close behind it. A group keeps blocks
+        for hits with three possible ends: an interval's end, before the last token of the prompt,
+        or the junction.
         """
         if self.window is None:
             return True
@@ -241,14 +246,14 @@ class GroupTables:
         return any(end - run <= index < end for end in ends)
 
     def release(self, sequence: Sequence) -> None:
-        """Give up all blocks, tail first."""
+        """Free all blocks, last one first."""
         self._pool.release(reversed(self.tables.pop(sequence.index)))
         del self._num_keyed[sequence.index], self.holes[sequence.index]
         self._exact.pop(sequence.index, None)
         self.retention.forget(sequence.index)
 
     def swap_out(self, sequence: Sequence) -> None:
-        """Give up all blocks, but remember how many entries were null, and the others' holes."""
+        """Free all blocks, but remember the number of null entries and the holes of the others."""
         table = self.tables[sequence.index]
         num_null = sum(block is self._pool.null for block in table)
         holes = self.holes[sequence.index]
@@ -256,12 +261,12 @@ class GroupTables:
         self.release(sequence)
 
     def num_needed_at_swap_in(self, sequence: Sequence, tokens: int) -> int:
-        """New blocks for a swapped sequence that will have ``tokens`` computed tokens."""
+        """Return the new blocks for a swapped sequence with ``tokens`` computed tokens."""
         num_null, num_blocks, _ = self._swapped[sequence.index]
         return max(-(-tokens // self._block_size) - num_null, num_blocks)
 
     def swap_in(self, sequence: Sequence, tokens: int) -> None:
-        """Rebuild the table of new blocks, and take those that ``tokens`` need beyond it."""
+        """Rebuild the table from new blocks, and take those that ``tokens`` need beyond it."""
         num_null, num_blocks, holes = self._swapped.pop(sequence.index)
         blocks = self._pool.take(num_blocks)
         self.tables[sequence.index] = [self._pool.null] * num_null + blocks
@@ -270,11 +275,11 @@ class GroupTables:
         self.extend(sequence, tokens)
 
     def forget(self, sequence: Sequence) -> None:
-        """Drop what is remembered of a swapped sequence."""
+        """Forget a swapped sequence."""
         del self._swapped[sequence.index]
 
     def num_kept_by_head(self, sequence: Sequence) -> int:
-        """Tokens that each head keeps, those in flight included."""
+        """Return the tokens that each head keeps, including those in flight."""
         size = self.retention.size
         if size is None or sequence.index not in self._exact:
             return sequence.num_computed_tokens
@@ -297,7 +302,7 @@ class GroupTables:
 def _find(
     alike: SequenceOf[GroupTables], sequence: Sequence, index: int, tables: list[list[Block]]
 ) -> bool:
-    """Enter a block into all tables, if each group has it."""
+    """Append a block to all tables, if each group has it."""
     found = [group._lookup(sequence, index) for group in alike]
     if None in found:
         return False
@@ -308,5 +313,5 @@ def _find(
 
 
 def _use_of(sequence: Sequence) -> Use:
-    """Priorities of requests are vLLM's: lower is sooner."""
+    """Return the use by a sequence; in vLLM a lower request priority is served sooner."""
     return Use(sequence.index, -sequence.priority, counts=not sequence.num_preemptions)

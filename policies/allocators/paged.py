@@ -1,6 +1,6 @@
 """Paged blocks with a hash-chained prefix cache (vLLM 0.32.0, v1/core/kv_cache_manager).
 
-All KV groups draw from one pool; a sequence gets the blocks of all groups or none.
+All KV groups use one pool. A sequence gets the blocks of all groups or none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def block_order(context: PolicyContext) -> EvictionOrder[Block] | None:
-    """The order in which cached blocks go, ``None`` where vLLM's free queue is that order."""
+    """Return the eviction order of cached blocks; ``None`` if vLLM's free queue is that order."""
     config = context.config
     eviction = config.eviction
     own_queue = eviction.policy == "lru" and eviction.capacity in (None, math.inf)
@@ -39,7 +39,7 @@ def block_order(context: PolicyContext) -> EvictionOrder[Block] | None:
 
 
 def _in_order_of_lookup(groups: list[GroupTables]) -> list[list[GroupTables]]:
-    """Groups that keep the same together, full attention first, else in the engine's order."""
+    """Return groups that keep the same tokens together: full attention, then in engine order."""
     kinds: dict[int | None, list[GroupTables]] = {}
     for group in groups:
         kinds.setdefault(group.window, []).append(group)
@@ -49,8 +49,8 @@ def _in_order_of_lookup(groups: list[GroupTables]) -> list[list[GroupTables]]:
 class PagedAllocator:
     """Block tables and prefix cache of one engine; see the module docstring.
 
-    ``order``: which cached block goes first, ``None`` = LRU as vLLM's free queue has it.
-    ``seed``: of what retention draws.
+    ``order``: the eviction order of cached blocks; ``None`` = LRU by vLLM's free queue. ``seed``:
+    the seed of retention's random draws.
     """
 
     uses_oracle = False
@@ -94,11 +94,11 @@ class PagedAllocator:
 
     @property
     def num_spare(self) -> int:
-        """Free blocks, cached ones included."""
+        """Number of free blocks, including cached ones."""
         return self.pool.num_free
 
     def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
-        """Blocks beyond the hit, and the hit's own where nobody else holds them."""
+        """Return the blocks beyond the hit, plus the hit's blocks that no other sequence holds."""
         tokens = min(tokens, self._max_model_len)
         return sum(
             group.num_free_hit_blocks(sequence, blocks, hit.tokens)
@@ -107,13 +107,13 @@ class PagedAllocator:
         )
 
     def num_lacking(self, sequence: Sequence, tokens: int) -> int:
-        """Blocks that the tables lack."""
+        """Return the blocks that the tables need."""
         return sum(group.num_needed(sequence, tokens) for group in self.groups)
 
     def find_hit(self, sequence: Sequence) -> Hit:
-        """Longest hit, at most all known tokens but one; changes nothing.
+        """Return the longest hit, at most all known tokens but one; changes nothing.
 
-        Kinds of groups lower the length in turn until none objects, full attention first.
+        The kinds of groups shorten the hit in turn until all of them have it, full attention first.
         """
         hits: list[list[Block]] = [[] for _ in self.groups]
         if not self._caching:
@@ -125,7 +125,7 @@ class PagedAllocator:
                 break
             num_agreed += 1
             if alike[0].window is None and longest:
-                continue  # any shorter hit will do as well
+                continue  # every shorter hit is possible too
             found = GroupTables.find_hit(alike, sequence, length)
             if len(found[0]) < length:
                 length, num_agreed = len(found[0]), 1
@@ -136,10 +136,11 @@ class PagedAllocator:
         return Hit(length * self._block_size, tuple(hits), longest * self._block_size)
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
-        """Why a waiting sequence cannot enter now: ``blocks``, ``admission rule`` or ``None``.
+        """Return why a waiting sequence cannot be admitted: ``blocks`` or ``admission rule``.
 
-        The chunk must fit beside the watermark, and with ``scheduler_reserve_full_isl`` the whole
-        sequence must. The watermark counts only while something runs (``idle`` false).
+        The result is ``None`` if it can be admitted. The chunk must fit and leave the watermark
+        free. With ``scheduler_reserve_full_isl`` the whole sequence must fit. The watermark counts
+        only while a sequence runs (``idle`` is false).
         """
         keep = 0 if idle else self._watermark_blocks
         pairs = list(zip(self.groups, hit.blocks, strict=True))
@@ -160,7 +161,7 @@ class PagedAllocator:
         return None
 
     def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
-        """Reference the hit, take the chunk's blocks, give keys to what it fills."""
+        """Reference the hit, take the chunk's blocks, and set the keys of the blocks it fills."""
         sequence.junction_blocks = 0
         if hit.longest_tokens > hit.tokens:
             sequence.junction_blocks = hit.longest_tokens // self._block_size
@@ -173,9 +174,10 @@ class PagedAllocator:
         self.set_keys(sequence, min(hit.tokens + new_tokens, sequence.num_tokens))
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
-        """Give a running sequence room for ``new_tokens`` more; False (nothing taken) if it lacks.
+        """Give a running sequence room for ``new_tokens`` more; return False without room.
 
-        Blocks of which nothing is kept any more are given up first, even if it then fails.
+        Blocks without kept tokens are freed first, even if the call then returns False. On False no
+        block is taken.
         """
         tokens = sequence.num_computed_tokens + new_tokens
         for group in self.groups:
@@ -189,29 +191,29 @@ class PagedAllocator:
         return True
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
-        """Give keys to full blocks of the first ``tokens`` tokens."""
+        """Set the keys of the full blocks of the first ``tokens`` tokens."""
         if self._caching:
             for group in self.groups:
                 group.set_keys(sequence, tokens)
 
     def finish(self, sequence: Sequence) -> None:
-        """Give up all blocks; keys stay."""
+        """Free all blocks; keys stay."""
         self.release(sequence)
 
     def release(self, sequence: Sequence) -> None:
-        """Give up all blocks of a sequence, group by group, tail first."""
+        """Free all blocks of a sequence, group by group, last one first."""
         for group in self.groups:
             group.release(sequence)
 
     # ---- to the host and back ----------------------------------------------------------------
 
     def swap_out(self, sequence: Sequence) -> None:
-        """Give up all blocks, as :meth:`release` does, but keep the shape of the tables."""
+        """Free all blocks, as :meth:`release` does, but keep the shape of the tables."""
         for group in self.groups:
             group.swap_out(sequence)
 
     def swap_in_refusal(self, sequence: Sequence, new_tokens: int, *, idle: bool) -> str | None:
-        """Why a swapped sequence cannot come back now, with room for ``new_tokens`` more.
+        """Return why a sequence cannot be swapped in now, with room for ``new_tokens`` more.
 
         The watermark counts as at admission (vLLM v0, ``can_swap_in``).
         """
@@ -226,14 +228,14 @@ class PagedAllocator:
         return sum(group.num_needed_at_swap_in(sequence, tokens) for group in self.groups)
 
     def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
-        """Give it blocks of its own for all it had and ``new_tokens`` more; full ones get keys."""
+        """Take new blocks for all it had and for ``new_tokens`` more; full blocks get keys."""
         tokens = sequence.num_computed_tokens + new_tokens
         for group in self.groups:
             group.swap_in(sequence, tokens)
         self.set_keys(sequence, min(tokens, sequence.num_tokens))
 
     def forget_swapped(self, sequence: Sequence) -> None:
-        """A swapped sequence will not come back."""
+        """Forget a swapped sequence, which will not be swapped in."""
         for group in self.groups:
             group.forget(sequence)
 
@@ -241,7 +243,7 @@ class PagedAllocator:
 
     @property
     def num_evicted(self) -> int:
-        """Cached blocks lost so far."""
+        """Number of cached blocks evicted so far."""
         return self.pool.num_evicted
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
@@ -250,11 +252,11 @@ class PagedAllocator:
         return -(-tokens // size) > -(-sequence.num_computed_tokens // size)
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
-        """Free end of a sequence's last block, in each group."""
+        """Return the free end of a sequence's last block, in each group."""
         return -tokens % self._block_size * len(self.groups)
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
-        """Slots by what they hold, holes being padding; O(running), and O(blocks with holes)."""
+        """Return the slots by state; holes are padding; O(running), and O(blocks with holes)."""
         pool, size = self.pool, self._block_size
         empty = 0
         for sequence in running:
@@ -265,7 +267,7 @@ class PagedAllocator:
         return Usage(blank * size, cached * size, empty, duplicate, self._num_holes(), shared)
 
     def _num_holes(self) -> int:
-        """Slots whose token nobody keeps who holds the block, or a copy of it."""
+        """Return the slots with a token that no holder of the block, or of a copy of it, keeps."""
         num_holes, index = 0, self.pool.index
         shared: dict[Hashable, list[int]] = {}
         for block, mask in self._masks():
@@ -279,7 +281,7 @@ class PagedAllocator:
         return num_holes
 
     def _masks(self) -> Iterator[tuple[Block, int]]:
-        """Blocks with holes and which slots these are, by group and owner."""
+        """Yield the blocks with holes and their hole masks, by group and sequence."""
         for group in self.groups:
             for index, holes in group.holes.items():
                 table = group.tables[index]
@@ -287,22 +289,22 @@ class PagedAllocator:
                     yield table[entry], mask
 
     def num_kept_by_head(self, running: Iterable[Sequence]) -> int:
-        """Tokens that each head keeps, summed over sequences; O(running).
+        """Return the tokens that each head keeps, summed over sequences; O(running).
 
-        So many slots would tables of each head's own hold, were they packed and not shared.
+        This is the number of slots if each head had separate, packed tables without sharing.
         """
         return sum(group.num_kept_by_head(one) for one in running for group in self.groups)
 
     def fragmented(self, sequence: Sequence) -> bool:
-        """Never: any free block will do."""
+        """Return False: any free block can be used."""
         return False
 
     def owners(self) -> set[int]:
-        """Sequences with a block table."""
+        """Return the sequences with a block table."""
         return set(self.groups[0].tables)
 
     def num_held(self, sequence: Sequence) -> int:
-        """Table entries of a sequence that are blocks, over all groups."""
+        """Return the table entries of a sequence that are blocks, over all groups."""
         null = self.pool.null
         return sum(
             sum(block is not null for block in group.tables[sequence.index])

@@ -1,17 +1,16 @@
 """Tokens or pages with a radix tree of prefixes (SGLang 0.5.23, ``mem_cache/radix_cache.py``).
 
-Differs from paged blocks with a hash-chained cache (``paged.py``) in what is found, when, and how
-it goes:
+It differs from paged blocks with a hash-chained cache (``paged.py``):
 
-* a prompt is found by others after each of its chunks has *run*, an answer when its request has
-  ended, without the last token, whose KV is never computed; what a preempted request had not
-  published is lost (SGLang's retraction inserts nothing);
-* what the tree has already is given back at once, so nothing is there twice;
-* a lookup refreshes what it finds, for the queue's head too that then finds no room;
-* whole unlocked leaves are evicted, as many as cover the tokens that lack.
+* other requests find a prompt after each of its chunks has *run*. They find an output after its
+  request has finished, without the last token, because its KV is never computed. A preempted
+  request loses what it had not published (SGLang's retraction inserts nothing);
+* tokens that the tree has already are freed at once, so nothing is stored twice;
+* a lookup refreshes what it finds, even if the head of the queue then finds no room;
+* whole unlocked leaves are evicted, until the missing tokens are covered.
 
-Hits are whole pages: with pages of one token, exact to the token. SGLang's scheduler is no part of
-this: which request enters, grows or is preempted is the batching's affair.
+Hits are whole pages; with pages of one token, they are exact to the token. SGLang's scheduler is
+not part of this file. The batching policy decides which request is admitted, grows or is preempted.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Holding:
-    """What one sequence owns: a lease, and how many of its tokens have been computed by now.
+    """What one sequence holds: a lease, and how many of its tokens have been computed.
 
-    ``num_prefill``: the tokens known at its admission; those are published chunk by chunk.
+    ``num_prefill``: the tokens known at its admission. They are published chunk by chunk.
     """
 
     lease: Lease
@@ -60,39 +59,40 @@ class RadixAllocator:
         self._max_model_len = config.max_model_len
 
     def lease_of(self, sequence: Sequence) -> Lease:
-        """What a running sequence holds of the cache."""
+        """Return the lease of a running sequence."""
         return self._holdings[sequence.index].lease
 
     def num_computed(self, sequence: Sequence) -> int:
-        """Tokens of a running sequence that have run."""
+        """Return the tokens of a running sequence that have run."""
         return self._holdings[sequence.index].num_computed
 
     @property
     def num_spare(self) -> int:
-        """Free pages, and those that could be evicted."""
+        """Number of free pages and evictable pages."""
         cache = self.cache
         return (cache.num_free + cache.tree.num_evictable) // self.page_size
 
     def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
-        """Pages beyond the hit, and the hit's own where nobody has locked them."""
+        """Return the pages beyond the hit, plus the hit's pages that no sequence has locked."""
         node, _ = self.cache.find(sequence.run(sequence.num_tokens))
         lacking = self.cache.rounded(min(tokens, self._max_model_len)) - hit.tokens
         return (max(lacking, 0) + self.cache.tree.num_unlocked(node)) // self.page_size
 
     def num_lacking(self, sequence: Sequence, tokens: int) -> int:
-        """Pages that the lease lacks."""
+        """Return the pages that the lease needs."""
         held = self.lease_of(sequence).num_tokens
         return max(self.cache.rounded(tokens) - held, 0) // self.page_size
 
     def find_hit(self, sequence: Sequence) -> Hit:
-        """Longest hit, at most all known tokens but one; refreshes it."""
+        """Return the longest hit, at most all known tokens but one; refreshes it."""
         _, hit_tokens = self.cache.find(sequence.run(sequence.num_tokens))
         return Hit(hit_tokens, (), hit_tokens)
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
-        """Why a waiting sequence cannot enter now: ``blocks``, ``admission rule`` or ``None``.
+        """Return why a waiting sequence cannot be admitted: ``blocks`` or ``admission rule``.
 
-        The rules are those of paged blocks, with all that could be evicted counted as free.
+        The result is ``None`` if it can be admitted. The rules are those of paged blocks; all
+        evictable pages count as free.
         """
         keep = 0 if idle else self._watermark_tokens
         node, hit_tokens = self.cache.find(sequence.run(sequence.num_tokens))
@@ -107,15 +107,15 @@ class RadixAllocator:
         return None
 
     def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
-        """Lock the hit and take the chunk's pages, evicting what lacks."""
+        """Lock the hit and take the pages of the chunk; evict pages if some are missing."""
         admission = self.start(sequence, hit.tokens + new_tokens)
         assert admission.hit_tokens == hit.tokens, "the hit is stale"
         assert admission.lease is not None, f"{sequence} was admitted, but there is no room"
 
     def start(self, sequence: Sequence, num_tokens: int) -> Admission:
-        """Try to admit with room for ``num_tokens`` in all; tell what was found and evicted.
+        """Try to admit with room for ``num_tokens`` in total; return what was found and evicted.
 
-        Requests that are served sooner (a smaller ``priority``) leave what is kept longer.
+        Entries of requests with a smaller ``priority`` (admitted sooner) are kept longer.
         """
         prompt = sequence.run(sequence.num_tokens)
         admission = self.cache.start(
@@ -128,11 +128,11 @@ class RadixAllocator:
         return admission
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
-        """Take the pages that ``new_tokens`` more need, evicting what lacks; False if it cannot."""
+        """Take the pages for ``new_tokens`` more, evicting if needed; return False without room."""
         return self.cache.extend(self.lease_of(sequence), sequence.num_computed_tokens + new_tokens)
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
-        """Publish a chunk of the prompt that has run; answers are published by :meth:`finish`.
+        """Publish a chunk of the prompt that has run; :meth:`finish` publishes outputs.
 
         Only the last chunk counts as a hit, so that a request does not hit itself.
         """
@@ -144,17 +144,17 @@ class RadixAllocator:
             self.cache.publish(holding.lease, sequence.run(tokens), num_hits=num_hits)
 
     def finish(self, sequence: Sequence) -> None:
-        """Publish what a sequence has computed, and take back the rest."""
+        """Publish what a sequence has computed, and free the rest."""
         holding = self._holdings.pop(sequence.index)
         self.cache.finish(holding.lease, sequence.run(holding.num_computed))
 
     def release(self, sequence: Sequence) -> None:
-        """Take back what a sequence has not published."""
+        """Free what a sequence has not published."""
         self.cache.cancel(self._holdings.pop(sequence.index).lease)
 
     @property
     def num_evicted(self) -> int:
-        """Cached pages lost so far."""
+        """Number of cached pages evicted so far."""
         return self.cache.num_evicted // self.page_size
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
@@ -162,13 +162,13 @@ class RadixAllocator:
         return self.cache.rounded(tokens) > self.cache.rounded(sequence.num_computed_tokens)
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
-        """Free end of a sequence's last page."""
+        """Return the free end of a sequence's last page."""
         return -tokens % self.page_size
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
-        """Slots by what they hold; O(running).
+        """Return the slots by state; O(running).
 
-        What is not published has no key yet, so it is no duplicate, whatever its tokens.
+        Unpublished tokens have no key yet, so they are never duplicates.
         """
         cache, empty = self.cache, 0
         shared = cache.tree.num_evictable - cache.tree.num_tokens
@@ -179,15 +179,15 @@ class RadixAllocator:
         return Usage(cache.num_free, cache.tree.num_evictable, empty, 0, 0, shared)
 
     def fragmented(self, sequence: Sequence) -> bool:
-        """Never: any free page will do."""
+        """Return False: any free page can be used."""
         return False
 
     def num_held(self, sequence: Sequence) -> int:
-        """Pages of a sequence, its hit included."""
+        """Return the pages of a sequence, including its hit."""
         return self.lease_of(sequence).num_tokens // self.page_size
 
     def owners(self) -> set[int]:
-        """Sequences with a lease."""
+        """Return the sequences with a lease."""
         return set(self._holdings)
 
     def check_invariants(self) -> None:

@@ -3,9 +3,9 @@
     pool   |  free  |  evictable  |  protected  |  held outside the tree  |
                     +------- radix tree -------+    one lease a request
 
-A request starts with the cached prefix of its prompt and takes free tokens for the rest; what it
-has computed goes into the tree when it is published, and the duplicates of what the tree had
-already come back at once. The four parts add up to the pool at any time.
+A request starts with the cached prefix of its prompt and takes free tokens for the rest. When its
+computed tokens are published, they go into the tree. Duplicates of tokens that the tree had already
+are freed at once. The four parts always add up to the pool.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """What a live request holds: the path to ``node`` locked, ``num_own`` tokens outside the tree.
+    """What a live request holds: a locked path to ``node`` and ``num_own`` unpublished tokens.
 
-    ``num_shared`` is the length of the path; those tokens are the tree's.
+    ``num_shared`` is the length of the path; those tokens belong to the tree.
     """
 
     node: Node
@@ -36,12 +36,12 @@ class Lease:
 
     @property
     def num_tokens(self) -> int:
-        """Room the request has, in tokens from its first one on."""
+        """Room of the request, in tokens from its first one on."""
         return self.num_shared + self.num_own
 
 
 class Admission(NamedTuple):
-    """Outcome of a start; ``lease`` is ``None`` where there was no room even after eviction."""
+    """Result of a start; ``lease`` is ``None`` if there was no room even after eviction."""
 
     hit_tokens: int
     needed_tokens: int
@@ -52,13 +52,13 @@ class Admission(NamedTuple):
 class RadixCache:
     """Tokens of a pool: free, in the tree, or held by a lease.
 
-    ``num_evicted`` and ``num_deduplicated``: tokens lost from the tree, and given back as
-    duplicates, so far.
+    ``num_evicted``: tokens lost from the tree so far. ``num_deduplicated``: duplicate tokens freed
+    so far.
 
     Raises
     ------
     ValueError
-        The policy is unknown, or the pool holds no whole page.
+        If the policy is unknown, or the pool holds no whole page.
     """
 
     def __init__(
@@ -75,27 +75,27 @@ class RadixCache:
         self._leases: set[Lease] = set()
 
     def rounded(self, num_tokens: int) -> int:
-        """Tokens of the pages that hold so many."""
+        """Return the number of tokens in the pages that hold ``num_tokens``."""
         return -(-num_tokens // self.tree.page_size) * self.tree.page_size
 
     def find(self, prompt: TokenRun) -> Match:
-        """Longest cached prefix; refreshes it.
+        """Return the longest cached prefix; refreshes it.
 
         At least one token of a prompt is computed, so the lookup leaves out the last one.
         """
         return self.tree.match(prompt.first(len(prompt) - 1))
 
     def num_available(self, node: Node) -> int:
-        """Tokens that a request which starts at ``node`` could take; O(depth)."""
+        """Return the tokens that a request which starts at ``node`` could take; O(depth)."""
         return self.num_free + self.tree.num_evictable - self.tree.num_unlocked(node)
 
     def start(
         self, prompt: TokenRun, num_tokens: int, priority: int = 0, *, counts: bool = True
     ) -> Admission:
-        """Hold room for ``num_tokens`` (rounded up to pages) of a request with this prompt.
+        """Take room for ``num_tokens`` (rounded up to pages) of a request with this prompt.
 
-        Evicts the tokens that lack; the hit is locked before, and stays refreshed if there is no
-        room. With ``counts`` an admission is an access of what it hits.
+        The hit is locked first. Then missing tokens are evicted. The hit stays refreshed even if
+        there is no room. With ``counts`` the admission is an access of the hit nodes.
         """
         node, hit = self.find(prompt)
         needed = self.rounded(num_tokens) - hit
@@ -112,7 +112,7 @@ class RadixCache:
         return Admission(hit, needed, evicted, lease)
 
     def extend(self, lease: Lease, num_tokens: int) -> bool:
-        """Make room for ``num_tokens`` in all; False, and nothing is evicted, if there is none."""
+        """Make room for ``num_tokens`` in total; return False, evicting nothing, without room."""
         lacking = self.rounded(num_tokens) - lease.num_tokens
         if lacking <= 0:
             return True
@@ -124,7 +124,7 @@ class RadixCache:
         return True
 
     def publish(self, lease: Lease, computed: TokenRun, *, num_hits: int = 1) -> int:
-        """Enter the computed tokens; the lock moves to their end. Returns the duplicates freed."""
+        """Insert the computed tokens, move the lock to their end; return the duplicates freed."""
         num_duplicate = self._insert(lease, computed, num_hits)
         node, num_tokens = self.tree.match(computed)
         self.tree.unlock(lease.node)
@@ -133,13 +133,13 @@ class RadixCache:
         return num_duplicate
 
     def finish(self, lease: Lease, computed: TokenRun) -> int:
-        """Enter the computed tokens and give up all others. Returns the duplicates freed."""
+        """Insert the computed tokens and free all others; return the duplicates freed."""
         num_duplicate = self._insert(lease, computed, 1)
         self.cancel(lease)
         return num_duplicate
 
     def cancel(self, lease: Lease) -> None:
-        """Give up a lease; what was not published is lost."""
+        """End a lease; unpublished tokens are lost."""
         self.tree.unlock(lease.node)
         self.num_free += lease.num_own
         self._leases.remove(lease)
@@ -168,7 +168,9 @@ class RadixCache:
         self.tree.check_locks(lease.node for lease in self._leases)
         held = sum(lease.num_own for lease in self._leases)
         total = self.num_free + self.tree.num_tokens + held
-        assert total == self.pool_tokens, f"{total} tokens of {self.pool_tokens} are accounted for"
-        assert self.num_free >= 0, "more tokens are out than there are"
+        assert total == self.pool_tokens, (
+            f"the parts add up to {total} tokens, the pool has {self.pool_tokens}"
+        )
+        assert self.num_free >= 0, "more tokens are held than the pool has"
         for lease in self._leases:
             assert lease.node.run.stop == lease.num_shared, "a lease is longer than its path"

@@ -4,9 +4,9 @@
                                  +--[other question: 48]                   2, 1
 
 A node is a run of whole pages; siblings differ in their first page. A lookup that ends inside a
-node splits it, so every prefix that anyone uses ends at a node's end. Users lock the path from
-their node to the root. Only unlocked leaves are evicted, whole nodes at a time, in the order of an
-:class:`~kvsim.policies.eviction.base.EvictionOrder`, which knows nothing of the tree.
+node splits it. So every prefix in use ends at the end of a node. Users lock the path from their
+node to the root. Only unlocked leaves are evicted, one whole node at a time, in the order of an
+:class:`~kvsim.policies.eviction.base.EvictionOrder`. The order does not know the tree.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Node:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of the run."""
+        """Number of tokens in the run."""
         return len(self.run)
 
     @property
     def past(self) -> int:
-        """Tokens before it."""
+        """Number of tokens before the run."""
         return self.run.start
 
     def __repr__(self) -> str:
@@ -70,9 +70,10 @@ class Match(NamedTuple):
 class RadixTree:
     """Prefixes in pages of ``page_size`` tokens.
 
-    Invariants: runs are whole pages and never empty; a node's locks are at least the sum of its
-    children's; ``num_evictable`` and ``num_protected`` count the tokens of unlocked and of locked
-    nodes; the order's candidates are the unlocked leaves. Time is a counter of the tree's own.
+    Invariants: runs are whole pages and never empty. A node has at least as many locks as its
+    children together. ``num_evictable`` and ``num_protected`` count the tokens of unlocked and of
+    locked nodes. The candidates of the order are the unlocked leaves. Time is a counter of the
+    tree.
     """
 
     def __init__(self, page_size: int, order: EvictionOrder[Node]) -> None:
@@ -85,14 +86,14 @@ class RadixTree:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens in the tree."""
+        """Number of tokens in the tree."""
         return self.num_evictable + self.num_protected
 
     def match(self, run: TokenRun) -> Match:
         """Find the longest prefix of ``run`` in whole pages; refresh its path.
 
-        Splits the node in which the match ends. The lower half, unmatched, counts as used now too:
-        it was touched before the split. O(stretches of the run).
+        Splits the node in which the match ends. The lower half is not matched, but it counts as
+        used now too, because it was touched before the split. O(stretches of the run).
         """
         self._now += 1
         now = self._now
@@ -109,19 +110,19 @@ class RadixTree:
         return Match(node, rest.start - run.start)
 
     def insert(self, run: TokenRun, priority: int = 0, *, num_hits: int = 1) -> int:
-        """Enter the whole pages of ``run``; return how many leading tokens were there already.
+        """Insert the whole pages of ``run``; return how many leading tokens were there already.
 
-        The tree keeps its own copy of those: the caller's are duplicates, to be given up. Refreshes
-        the path as :meth:`match` does and counts ``num_hits`` at each node of it. O(stretches of
-        the run).
+        The tree keeps its copy of those tokens. The caller's tokens are duplicates and should be
+        freed. Refreshes the path as :meth:`match` does and counts ``num_hits`` at each of its
+        nodes. O(stretches of the run).
         """
         return self.insert_below(self.root, run, priority, num_hits=num_hits).num_tokens
 
     def insert_below(self, top: Node, run: TokenRun, priority: int, *, num_hits: int) -> Match:
-        """As :meth:`insert`, for a run that is known to go through the node ``top``.
+        """Insert as :meth:`insert`, for a run that is known to go through the node ``top``.
 
-        Returns where it ends, and how many leading tokens were there already. O(depth of ``top`` +
-        stretches below it).
+        Returns the node where it ends, and how many leading tokens were there already. O(depth of
+        ``top`` + stretches below it).
         """
         self._now += 1
         now = self._now
@@ -146,18 +147,18 @@ class RadixTree:
         return Match(node, num_there)
 
     def num_unlocked(self, node: Node) -> int:
-        """Tokens from the root to a node's end that locking it would protect; O(depth)."""
+        """Return the tokens from the root to a node's end that a lock would protect; O(depth)."""
         return sum(len(step.run) for step in self._path_up(node) if not step.num_locks)
 
     def access(self, node: Node) -> None:
-        """An admission uses a node and all above it; O(depth)."""
+        """Count an admission's use of a node and of all nodes above it; O(depth)."""
         for step in self._path_up(node):
             self._order.referenced(step)
 
     def lock(self, node: Node, top: Node | None = None) -> None:
-        """Protect a node and all above it; O(depth).
+        """Protect a node and all nodes above it; O(depth).
 
-        ``top``: a node above it that the same user has locked, where the path is left.
+        ``top``: a node above it that the same user has locked already; the walk stops there.
         """
         for step in self._path_up(node):
             if step is top:
@@ -179,10 +180,10 @@ class RadixTree:
                 self._consider(step)
 
     def evict(self, num_tokens: int) -> list[int]:
-        """Drop unlocked leaves until that many tokens are gone, or none is left.
+        """Evict unlocked leaves until ``num_tokens`` tokens are gone, or no leaf is left.
 
-        Returns the sizes of the nodes dropped, in order. Nodes go whole, so more may go than asked
-        for; a parent left childless and unlocked is a candidate at once.
+        Returns the sizes of the evicted nodes, in order. Whole nodes are evicted, so more tokens
+        may go than needed. A parent without children and locks is a candidate at once.
         """
         sizes: list[int] = []
         dropped = 0
@@ -201,7 +202,7 @@ class RadixTree:
         return sizes
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes but the root, parents first."""
+        """Yield all nodes but the root, parents first."""
         stack = list(self.root.children.values())
         while stack:
             node = stack.pop()
@@ -232,11 +233,11 @@ class RadixTree:
         assert num_candidates == len(self._order), "a node that is gone is a candidate"
 
     def check_locks(self, users: Iterable[Node]) -> None:
-        """Verify that the locks are those of ``users``, one each; O(nodes + paths)."""
+        """Verify that ``users`` hold all locks, one each; O(nodes + paths)."""
         locks = Counter(step for node in users for step in self._path_up(node))
         for node in self.nodes():
             assert node.num_locks == locks.pop(node, 0), f"{node} has locks of no user"
-        assert not locks, "somebody holds a node that is gone"
+        assert not locks, "a user holds a node that is gone"
 
     def _cut(self, run: TokenRun) -> TokenRun:
         return run.first(len(run) - len(run) % self.page_size)
@@ -251,7 +252,7 @@ class RadixTree:
     def _split(self, node: Node, num_tokens: int) -> Node:
         """Put the first tokens of a node into a new one above it; ``node`` keeps the rest.
 
-        So users who hold ``node`` still hold all of it. The upper half is new (``created``), but
+        So users that hold ``node`` still hold all of it. The upper half is new (``created``), but
         has the locks, hits and priority of the whole.
         """
         parent = node.parent
@@ -283,7 +284,7 @@ class RadixTree:
             step = step.parent
 
     def _consider(self, node: Node) -> None:
-        """Tell the order whether a node is a candidate, and that its facts may have changed."""
+        """Report to the order whether a node is a candidate; its facts may have changed."""
         if node.parent is None:
             return
         if node.num_locks or node.children:

@@ -1,4 +1,4 @@
-"""What became of placed runs, outgrown, moved, slid together, and of blocks that were packed."""
+"""Counts of reservations that were renewed, moved or slid, and of blocks that were packed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Relocations:
     Attributes
     ----------
     num_grown, num_moved, num_lacking
-        Outgrown reservations that grew in place, that moved, and those for which somebody had to
-        give way.
+        Reservations that were too small: those that grew in place, those that moved, and those
+        that found no room, so that a victim was preempted.
     num_slid
-        Runs that slid for the queue's head.
+        Runs that slid to make room for the head of the queue.
     num_packed
-        Blocks given up because their kept tokens fitted into other blocks' holes.
+        Blocks freed because their kept tokens fitted into the holes of other blocks.
     moved_tokens, slid_tokens, packed_tokens
         Tokens whose KV was copied for that.
     """
@@ -33,20 +33,20 @@ class Relocations:
 
     @property
     def copied_tokens(self) -> int:
-        """Tokens whose KV was copied so far."""
+        """Number of tokens whose KV was copied so far."""
         return self.moved_tokens + self.slid_tokens + self.packed_tokens
 
     def move(self, num_tokens: int) -> None:
-        """A run moved to another hole."""
+        """Count a run that moved to another hole."""
         self.num_moved += 1
         self.moved_tokens += num_tokens
 
     def slide(self, num_tokens: int) -> None:
-        """A run slid down."""
+        """Count a run that slid down."""
         self.num_slid += 1
         self.slid_tokens += num_tokens
 
     def pack(self, num_tokens: int) -> None:
-        """A block was emptied into the holes of others."""
+        """Count a block that was emptied into the holes of others."""
         self.num_packed += 1
         self.packed_tokens += num_tokens

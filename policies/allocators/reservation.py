@@ -1,9 +1,9 @@
 """How much room a sequence reserves at admission, in tokens.
 
-Three are the PagedAttention paper's (SOSP 2023, section 6.1): its Orca baselines reserve for the
-longest possible sequence, for the answer rounded up to a power of two, or for exactly what will be
-used. The last two look behind the wall at true lengths, and say so. The fourth asks the run's
-length predictor, and may be outgrown.
+Three rules are from the PagedAttention paper (SOSP 2023, section 6.1). Its Orca baselines reserve
+the longest possible sequence, the output rounded up to a power of two, or exactly what will be
+used. The last two read true lengths, and declare it. The fourth rule uses the run's length
+predictor, and its reservations may be too small.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Reservation(Protocol):
-    """Room for one sequence, at least for one token more than it knows.
+    """Room for one sequence, at least for one token more than it has.
 
-    ``covers_all``: never less than the sequence will use.
+    ``covers_all``: the reservation is never less than the sequence will use.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Reservation(Protocol):
     covers_all: bool
 
     def tokens(self, sequence: Sequence) -> int:
-        """Slots to reserve."""
+        """Return the slots to reserve."""
         ...
 
 
 class Max:
-    """The model length in total, prompt included."""
+    """The model length, including the prompt."""
 
     name = "max"
     uses_oracle = False
@@ -47,7 +47,7 @@ class Max:
         self._max_model_len = context.config.max_model_len
 
     def tokens(self, sequence: Sequence) -> int:
-        """The same for all."""
+        """Return the same length for all."""
         return self._max_model_len
 
 
@@ -64,14 +64,14 @@ class Pow2:
         self._truth = context.truth
 
     def tokens(self, sequence: Sequence) -> int:
-        """``prompt + 2^k`` with the smallest ``2^k >= output``."""
+        """Return ``prompt + 2^k`` with the smallest ``2^k >= output``."""
         num_outputs = self._truth.num_outputs(sequence.index)
         tokens = sequence.prompt_tokens + (1 << (num_outputs - 1).bit_length())
         return min(tokens, self._max_model_len)
 
 
 class Oracle:
-    """Exactly the tokens whose KV will be computed (the last token's never is)."""
+    """Exactly the tokens whose KV will be computed (the KV of the last token never is)."""
 
     name = "oracle"
     uses_oracle = True
@@ -82,14 +82,14 @@ class Oracle:
         self._truth = context.truth
 
     def tokens(self, sequence: Sequence) -> int:
-        """All that will be filled."""
+        """Return the number of slots that will be filled."""
         return self._truth.num_slots(sequence.index)
 
 
 class Predicted:
     """Prompt and predicted output times a margin, never beyond the model length.
 
-    The prediction is asked for again whenever the sequence enters, and when it has outgrown this.
+    The prediction is made at each admission, and again when a reservation is too small.
     """
 
     name = "predicted"
@@ -103,7 +103,7 @@ class Predicted:
         require_prediction(self._predictor, "allocator.reservation = 'predicted'")
 
     def tokens(self, sequence: Sequence) -> int:
-        """``prompt + margin * prediction``, and room for one token more than it has."""
+        """Return ``prompt + margin * prediction``, at least one token more than it has."""
         outputs = math.ceil(self._margin * self._predictor.output_tokens(sequence))
         tokens = max(sequence.prompt_tokens + outputs, sequence.num_tokens + 1)
         return min(tokens, self._max_model_len)

@@ -5,8 +5,8 @@ section 4.4; vLLM 0.8.5, core/block_manager.py ``fork`` and ``append_slots``, re
 tokens in blocks of 4, three samples:
 
     prompt       [A][B][C.]                           computed once
-    1st write    [A][B][D.]  [A][B][E.]  [A][B][C.]   two copies; the last to write finds C its own
-    3rd write    each takes a block of its own
+    1st write    [A][B][D.]  [A][B][E.]  [A][B][C.]   two copies; the last writer alone holds C
+    3rd write    each takes a new block
 
 All sequences of a group are equally long, so a column of blocks is written in one step.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class GivenUp(NamedTuple):
-    """``slots`` of a block taken at ``taken_ps`` stayed empty until nobody held it any more."""
+    """``slots`` of a block taken at ``taken_ps`` stayed empty until its last holder released it."""
 
     taken_ps: int
     slots: int
@@ -38,9 +38,9 @@ class Shape(NamedTuple):
 def num_to_write(
     tables: SequenceOf[SequenceOf[Block | int]], computed: int, block_size: int, width: int
 ) -> int:
-    """Blocks that the next token of ``width`` sequences takes, after ``computed`` in each.
+    """Return the blocks for the next token of ``width`` sequences, after ``computed`` in each.
 
-    Who got room for that token already, and was put out before it came, takes no more.
+    A group may have got room for that token already and then been preempted. It takes no more.
     """
     if computed == len(tables[0]) * block_size:
         return width
@@ -50,8 +50,8 @@ def num_to_write(
 class SequenceGroup:
     """``tables``: one while the prompt is computed, then one for each of the ``width`` sequences.
 
-    ``num_copied`` counts blocks copied on write. Blocks that nobody holds any more are told by
-    :meth:`take_given_up`, but for those whose step never started (no :meth:`date` since).
+    ``num_copied`` counts blocks copied on write. :meth:`take_given_up` reports freed blocks, except
+    those of a step that never started (no :meth:`date` since).
     """
 
     def __init__(self, pool: BlockPool, block_size: int, width: int) -> None:
@@ -66,19 +66,19 @@ class SequenceGroup:
 
     def extend_prompt(self, tokens: int) -> None:
         """Take the blocks of the first ``tokens`` prompt tokens."""
-        assert len(self.tables) == 1, "a prompt is computed before its sequences part"
+        assert len(self.tables) == 1, "a prompt is computed before its sequences differ"
         self.tables[0] += self._take(self.num_lacking(tokens))
 
     def num_lacking(self, tokens: int) -> int:
-        """Blocks that the prompt's table lacks for ``tokens`` tokens."""
+        """Return the blocks that the prompt's table needs for ``tokens`` tokens."""
         return max(-(-tokens // self._block_size) - len(self.tables[0]), 0)
 
     def num_to_write(self, computed: int) -> int:
-        """Blocks that each sequence's next token takes, with ``computed`` tokens in each."""
+        """Return the blocks for each sequence's next token, with ``computed`` tokens in each."""
         return num_to_write(self.tables, computed, self._block_size, self.width)
 
     def write(self, computed: int) -> None:
-        """Make room for the next token of each sequence; a block that others hold is copied."""
+        """Make room for each sequence's next token; copy blocks that other sequences hold."""
         while len(self.tables) < self.width:
             self.tables.append(self._shared(self.tables[0]))
         if computed == len(self.tables[0]) * self._block_size:
@@ -92,17 +92,17 @@ class SequenceGroup:
                 self.num_copied += 1
 
     def go_on_from(self, parents: SequenceOf[int], computed: int) -> None:
-        """Each beam goes on from one of the beams so far; who is nobody's parent is dropped."""
+        """Continue each beam from one of the present beams; beams without a child are dropped."""
         before, self.tables = self.tables, [self._shared(self.tables[i]) for i in parents]
         self._give_up(before, computed)
 
     def release(self, computed: int) -> None:
-        """Give up all blocks, tail first."""
+        """Free all blocks, last one first."""
         before, self.tables = self.tables, []
         self._give_up(before, computed)
 
     def shape(self) -> Shape:
-        """Which entries of the tables are one block."""
+        """Return which entries of the tables are the same block."""
         numbers: dict[int, int] = {}
         tables = [
             [numbers.setdefault(block.id, len(numbers)) for block in table] for table in self.tables
@@ -123,18 +123,18 @@ class SequenceGroup:
     # ---- accounts ----------------------------------------------------------------------------
 
     def num_empty(self, computed: int) -> int:
-        """Slots without a token: the free ends of the last column's blocks."""
+        """Return the slots without a token: the free ends of the last column's blocks."""
         last = {table[-1].id for table in self.tables if table}
         return len(last) * (len(self.tables[0]) * self._block_size - computed)
 
     def date(self, now_ps: int) -> None:
-        """What was taken since the last step is filled from now on."""
+        """Note that blocks taken since the last step are filled from now on."""
         for block in self._undated:
             self._taken_ps[block.id] = now_ps
         self._undated.clear()
 
     def take_given_up(self) -> list[GivenUp]:
-        """Blocks with empty slots that were given up since the last call."""
+        """Return the blocks with empty slots that were freed since the last call."""
         given_up, self._given_up = self._given_up, []
         return given_up
 

@@ -1,8 +1,8 @@
-"""How a step is composed and what may enter.
+"""How a step is composed and which requests are admitted.
 
-The contract is :mod:`~kvsim.policies.batching.base`; one file a rule. The walk that most rules
-share, and admission in it, is ``mixed_running_first``. Parts of several rules: ``swapping``
-preempts and brings back, ``promises`` and ``predicted_room`` are conditions of admission.
+The contract is :mod:`~kvsim.policies.batching.base`. Each rule has one file. Most rules share the
+scheduling loop and the admission of ``mixed_running_first``. Several rules use these parts:
+``swapping`` preempts and swaps in; ``promises`` and ``predicted_room`` are conditions of admission.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def _prefill_first(context: PolicyContext) -> Batching:
-    """SGLang's rule or vLLM v0's."""
+    """The rule of SGLang or of vLLM v0."""
     if context.config.batching.prefill_rule == "watermark":
         return PrefillFirst()
     return NewTokenRatio(context)

@@ -1,4 +1,4 @@
-"""The seam of batching: what a scheduling call sees, and what it hands out."""
+"""The contract of batching: the input of a scheduling call, and its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Item(NamedTuple):
-    """Tokens given to one sequence in one step; ``past`` = computed before."""
+    """Tokens of one sequence in one step; ``past`` tokens were computed before."""
 
     sequence: Sequence
     num_tokens: int
@@ -27,7 +27,7 @@ class Item(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """One sequence that entered: its hit, and whether it came back from a preemption."""
+    """One admitted sequence: its hit, and whether it returned after a preemption."""
 
     sequence: Sequence
     hit_tokens: int
@@ -35,9 +35,9 @@ class Admission(NamedTuple):
 
 
 class Preemption(NamedTuple):
-    """One sequence put out, and the computed tokens it had.
+    """One preempted sequence, and how many computed tokens it had.
 
-    They are lost, unless ``swapped_blocks`` went to the host.
+    The tokens are lost, unless ``swapped_blocks`` blocks were copied to the host.
     """
 
     sequence: Sequence
@@ -46,9 +46,9 @@ class Preemption(NamedTuple):
 
 
 class SwapIn(NamedTuple):
-    """One sequence that came back from the host.
+    """One sequence that was swapped in from the host.
 
-    ``hit_tokens``: what the prefix cache held of it just then; it is not used.
+    ``hit_tokens``: what the prefix cache held of it at that time. The engine does not use this hit.
     """
 
     sequence: Sequence
@@ -57,7 +57,7 @@ class SwapIn(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """One waiting sequence that can never enter, and why."""
+    """One waiting sequence that can never be admitted, and why."""
 
     sequence: Sequence
     reason: str
@@ -67,11 +67,18 @@ class Dropped(NamedTuple):
 class ScheduledStep:
     """The result of one scheduling call, in the engine's order.
 
-    ``dropped``: sequences taken out of the queue that can never enter, each with the reason.
-    ``waits_for``: why the first of those on the host, else the head of the queue, stays out (one of
-    ``Recorder`` causes), ``None`` where nobody waits. ``ends_together``: who ends in this step
-    keeps memory, place and its row of the batch until nobody runs any more. ``padded_to``: tokens
-    that every row of the batch spans, those of ended members too; 0 where rows are not padded.
+    ``dropped``: sequences that left the queue because they can never be admitted, each with the
+    reason.
+
+    ``waits_for``: why the next sequence was not admitted. It is one of the causes of ``Recorder``,
+    or ``None`` if no sequence waits. The next sequence is the first one on the host, or else the
+    head of the queue.
+
+    ``ends_together``: a sequence that finishes in this step keeps its memory, its place and its row
+    of the batch until no sequence runs.
+
+    ``padded_to``: number of tokens that every row of the batch spans, including rows of finished
+    sequences; 0 if rows are not padded.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -85,7 +92,7 @@ class ScheduledStep:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all items, each sequence of a group counted."""
+        """Number of tokens of all items; each sequence of a group counts."""
         return sum(
             item.num_tokens
             * (item.sequence.width if item.past >= item.sequence.prompt_tokens else 1)
@@ -95,10 +102,10 @@ class ScheduledStep:
 
 @dataclass(slots=True)
 class SchedulerState:
-    """What batching decides on: queue, running list (in order of admission), memory.
+    """The input of batching: queue, running list (in order of admission) and memory.
 
-    ``swapped``: sequences whose blocks are on the host, in the order in which they went there.
-    ``ended``: members of a batch that ends together which have ended, but still hold memory.
+    ``swapped``: sequences with their blocks on the host, in the order in which they were swapped
+    out. ``ended``: finished sequences of a batch that ends together; they still hold memory.
     """
 
     context: PolicyContext
@@ -112,16 +119,16 @@ class SchedulerState:
 
     @property
     def num_running_seqs(self) -> int:
-        """Sequences that run, each of a group counted; O(running)."""
+        """Number of running sequences; each sequence of a group counts; O(running)."""
         return sum(sequence.width for sequence in self.running)
 
     @property
     def num_waiting(self) -> int:
-        """Requests that are in the engine and do not run, those on the host included."""
+        """Number of requests in the engine that do not run, including those on the host."""
         return len(self.waiting) + len(self.swapped)
 
     def head(self) -> Sequence:
-        """Who is next to enter; somebody waits."""
+        """Return the next sequence to admit; at least one must wait."""
         return self.swapped[0] if self.swapped else self.waiting.head()
 
     @property
@@ -132,30 +139,30 @@ class SchedulerState:
     def check_invariants(self) -> None:
         """Verify every structure and counter between calls; O(pool + running)."""
         self.allocator.check_invariants()
-        members = [*self.running, *self.ended]
-        num_seqs = sum(sequence.width for sequence in members)
+        holding = [*self.running, *self.ended]
+        num_seqs = sum(sequence.width for sequence in holding)
         assert num_seqs <= self.config.max_num_seqs, "more sequences than max_num_seqs"
         for sequence in self.running:
             known = sequence.num_tokens + sequence.num_output_placeholders
             assert sequence.num_computed_tokens <= known, f"{sequence} computed more than it knows"
             assert self.allocator.num_held(sequence), f"{sequence} has no block"
         held = self.allocator.owners()
-        assert held == {sequence.index for sequence in members}, "blocks without an owner"
+        assert held == {sequence.index for sequence in holding}, "blocks of no sequence"
         self.mode.host.check_invariants()
         out = {sequence.index for sequence in self.swapped}
-        assert self.mode.host.owners() == out, "host blocks without an owner"
+        assert self.mode.host.owners() == out, "host blocks of no sequence"
 
 
 class Batching(Protocol):
     """Compose the steps.
 
     ``compose`` may call ``grow``, ``admit`` and ``release`` of the allocator. It may move sequences
-    between the queue and the running list. The engine alone sets ``num_computed_tokens``, with one
+    between the queue and the running list. Only the engine sets ``num_computed_tokens``, with one
     exception: ``compose`` sets it to 0 for a victim that recomputes.
     """
 
     name: str
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
-        """One scheduling call: O(running + admitted)."""
+        """Return the result of one scheduling call; O(running + admitted)."""
         ...

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class IterationLevel(MixedRunningFirst):
-    """See the module docstring; holds nothing between calls."""
+    """See the module docstring; keeps no state between calls."""
 
     name = "iteration-level"
 
     @staticmethod
     def token_budget(config: SchedulerConfig) -> int:
-        """Room for the longest prompt."""
+        """Return a budget that no step can exceed."""
         return config.max_num_seqs * config.max_model_len
 
     def _chunk_cap(self, state: SchedulerState) -> int:
-        """Prompts stay whole."""
+        """Return no limit: prompts are not cut."""
         return state.config.max_model_len

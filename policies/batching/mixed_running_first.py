@@ -1,11 +1,14 @@
 """Running sequences first, then waiting ones; prefill and decode in one step (vLLM v1).
 
 Mirrors ``Scheduler.schedule`` of vLLM 0.32.0 (v1/core/sched/scheduler.py). There is no prefill
-phase and no decode phase: each sequence in turn gets ``known - computed`` tokens, cut by the token
-budget, until the budget is used up. Running sequences take blocks past watermark and reserve and
-preempt when they lack one; in a step that preempted nobody enters. Of the queue only the head is
-tried. (What vLLM v1 has none of: those on the host come before the queue, and a group of several
-takes a place in the batch, and a token of the budget, for each of its sequences, or waits.)
+phase and no decode phase. Each sequence in turn gets all its tokens that are known but not
+computed, until the token budget is used up. Running sequences ignore the watermark and the reserve.
+If blocks are missing, they preempt. A step that preempted admits no request. Only the head of the
+queue is tried.
+
+vLLM v1 has neither swapping nor groups. Here swapped sequences come before the queue. A group takes
+one place of ``max_num_seqs`` and one token of the budget for each of its sequences; otherwise it
+waits.
 """
 
 from __future__ import annotations
@@ -24,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class MixedRunningFirst:
-    """See the module docstring; holds nothing between calls."""
+    """See the module docstring; keeps no state between calls."""
 
     name = "mixed-running-first"
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
-        """One scheduling call."""
+        """Return the result of one scheduling call."""
         step = ScheduledStep()
         cap = self._chunk_cap(state)
         budget = self._serve_running(state, step, cap, self.token_budget(state.config))
@@ -44,11 +47,11 @@ class MixedRunningFirst:
 
     @staticmethod
     def token_budget(config: SchedulerConfig) -> int:
-        """Most tokens of a step."""
+        """Return the most tokens of a step."""
         return config.max_num_batched_tokens
 
     def _chunk_cap(self, state: SchedulerState) -> int:
-        """Most tokens one sequence may get in this step (long-prefill threshold)."""
+        """Return the most tokens of one sequence in this step (long-prefill threshold)."""
         rules = state.config.batching
         alone = len(state.running) + len(state.waiting) == 1
         exempt = rules.lone_request_exempt_from_threshold and alone
@@ -82,15 +85,15 @@ class MixedRunningFirst:
         return budget
 
     def _cut(self, state: SchedulerState, wanted: int, limit: int) -> int:
-        """Tokens of a chunk where a sequence could use ``wanted``."""
+        """Return the tokens of a chunk for a sequence that could use ``wanted``."""
         return min(wanted, limit)
 
     def _grow(self, state: SchedulerState, sequence: Sequence, tokens: int) -> bool:
-        """Take memory for a running sequence; False if it lacks."""
+        """Take memory for a running sequence; return False if memory is missing."""
         return state.allocator.grow(sequence, tokens)
 
     def _wanted(self, state: SchedulerState, sequence: Sequence) -> int:
-        """Tokens a running sequence can use: 0 where its last one is in flight."""
+        """Return the tokens that a running sequence can use: 0 while its last one is in flight."""
         if sequence.num_output_placeholders and (
             sequence.num_tokens + sequence.num_output_placeholders
             >= sequence.prompt_tokens + sequence.max_tokens
@@ -108,7 +111,7 @@ class MixedRunningFirst:
     def _preempt(
         self, state: SchedulerState, step: ScheduledStep, victim: Sequence
     ) -> tuple[int, int]:
-        """Put a sequence out; return its place in the running list and tokens it gives back."""
+        """Preempt a sequence; return its index in the running list and its tokens of this step."""
         place = state.running.index(victim)
         del state.running[place]
         returned = 0
@@ -122,7 +125,7 @@ class MixedRunningFirst:
         return place, returned
 
     def _requeue(self, state: SchedulerState, victim: Sequence) -> None:
-        """Put a preempted sequence back to where it waits."""
+        """Put a preempted sequence back into the queue."""
         state.waiting.push_preempted(victim)
 
     def _admit_waiting(
@@ -157,14 +160,14 @@ class MixedRunningFirst:
     def _refusal(
         self, state: SchedulerState, sequence: Sequence, hit: Hit, tokens: int
     ) -> str | None:
-        """Why memory keeps the head of the queue out, ``None`` where it does not."""
+        """Return why memory does not admit the head of the queue; ``None`` if it does."""
         refusal = state.allocator.refusal(sequence, hit, tokens, idle=not state.running)
         if refusal is None and lacks_predicted_room(state, sequence):
             return "admission rule"
         return refusal
 
     def _admit(self, state: SchedulerState, step: ScheduledStep, hit: Hit, tokens: int) -> None:
-        """Let the head of the queue in with its hit and ``tokens`` to compute."""
+        """Admit the head of the queue with its hit and ``tokens`` to compute."""
         sequence = state.waiting.pop()
         state.allocator.admit(sequence, hit, tokens)
         state.running.append(sequence)

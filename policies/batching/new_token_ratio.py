@@ -1,27 +1,33 @@
-"""Prefill first, with an estimate of what answers will still take (SGLang).
+"""Prefill first, with an estimate of the tokens that running requests will still take (SGLang).
 
-Read from SGLang 0.5.23 (managers/scheduler.py ``get_next_batch_to_run``, schedule_policy.py
+Source: SGLang 0.5.23 (managers/scheduler.py ``get_next_batch_to_run``, schedule_policy.py
 ``PrefillAdder``, mem_cache/prefill_budget.py, schedule_batch.py ``retract_decode``), without
 overlap schedule, priorities or mixed chunks. All amounts below are tokens.
 
-Prefill: the chunk of the prompt cut last goes first. Then the head of the queue enters while
+Prefill: a prompt that was cut gets its next chunk first. Then the head of the queue is admitted
+while
 
     extend + new + page < spare - taken - sum over running of ratio * left
 
-with extend = prompt tokens beyond its hit, new = tokens its answer may still have, at most
-``clip_max_new_tokens``; left = the same of a running one; page = block size; taken = what this step
-has admitted (extend in whole pages + page + new). It is cut to what is left of the chunk budget,
-``chunked_prefill_size`` (here ``max_num_batched_tokens``), in whole pages; ``max_prefill_tokens``
-bounds the step, too. At most one prompt is cut, and while one is, steps stay prefills.
+* extend: prompt tokens beyond the hit;
+* new: output tokens that the request may still have, at most ``clip_max_new_tokens``;
+* left: the same for a running request;
+* page: the block size;
+* taken: what this step has admitted (extend in whole pages + page + new).
 
-After a refusal for memory or max_num_seqs the batch counts as full: nobody is tried until a running
-sequence leaves.
+The prompt is cut, in whole pages, to the rest of the chunk budget ``chunked_prefill_size`` (here
+``max_num_batched_tokens``). ``max_prefill_tokens`` also limits the step. At most one prompt is cut
+at a time. While a prompt is cut, every step is a prefill.
 
-Decode: if the blocks for one token each are not there, sequences are retracted, fewest output
-tokens first, of equal ones the longest prompt, of equal ones the last; at least one, until the
-rest fits; they go to the back of the queue. Then ratio = (output tokens of the rest + 20 a
-sequence) / (their allowed output tokens + 1), at most 1. A decode step without retraction lowers
-ratio, down to a floor; an idle engine resets it.
+If memory or ``max_num_seqs`` refuses a request, the batch counts as full. No request is tried until
+a running sequence leaves.
+
+Decode: each sequence needs a block for one token. If blocks are missing, sequences are retracted,
+at least one, until the rest fits. The sequence with the fewest output tokens goes first; of equal
+ones the one with the longest prompt; of these the last. Retracted sequences go to the back of the
+queue. Then ratio = (output tokens of the rest + 20 for each sequence) / (their allowed output
+tokens + 1), at most 1. A decode step without retraction lowers the ratio, down to a minimum. An
+idle engine resets it.
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
 
 RULE: Final = "admission rule"
 FULL: Final = ("max_num_seqs", "blocks", RULE)
-"""Reasons after which nobody is tried until a running sequence leaves."""
+"""Reasons after which no request is tried until a running sequence leaves."""
 
 
 @dataclass(slots=True)
@@ -54,8 +60,8 @@ class Room:
 class NewTokenRatio(PrefillFirst):
     """See the module docstring.
 
-    Holds the ratio, why the batch counts as full, how many ran after the last call, and the prompt
-    that was cut.
+    Keeps the ratio, why the batch counts as full, how many sequences ran after the last call, and
+    the prompt that was cut.
     """
 
     def __init__(self, context: PolicyContext) -> None:
@@ -73,7 +79,7 @@ class NewTokenRatio(PrefillFirst):
         self._partial: Sequence | None = None
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
-        """A prefill of those that may enter, else a decode of all."""
+        """Return a prefill of the admitted requests, or else a decode of all running ones."""
         if self._partial is not None or len(state.running) < self._num_running or not state.running:
             self._full = None
         if not state.running and not len(state.waiting):
@@ -85,7 +91,7 @@ class NewTokenRatio(PrefillFirst):
     # ---- prefill ---------------------------------------------------------------------------
 
     def _prefill(self, state: SchedulerState, step: ScheduledStep) -> None:
-        """Go on with the prompt that was cut, then admit from the head of the queue."""
+        """Continue the prompt that was cut, then admit from the head of the queue."""
         cut, self._partial = self._partial, None
         if cut is not None and cut.aborted:
             cut = None
@@ -102,23 +108,23 @@ class NewTokenRatio(PrefillFirst):
             self._full = step.waits_for
 
     def _room(self, state: SchedulerState, cut: Sequence | None) -> Room:
-        """What a step may take before anybody has entered it."""
+        """Return what a step may take before any admission."""
         expected = sum(self._left(one) * self.ratio for one in state.running if one is not cut)
         memory = state.allocator.num_spare * self._page - expected
         return Room(memory, self._config.max_num_batched_tokens, self._rules.max_prefill_tokens)
 
     def _go_on(self, state: SchedulerState, step: ScheduledStep, cut: Sequence, room: Room) -> None:
-        """Give the prompt that was cut its next chunk; its memory was there when it entered."""
+        """Give the prompt that was cut its next chunk; its memory was reserved at admission."""
         rest = cut.num_tokens - cut.num_computed_tokens
         most = min(room.chunk, int(room.memory))
         tokens = min(rest, most if most > 0 else room.chunk)
         has_room = state.allocator.grow(cut, tokens)
-        assert has_room, f"{cut} lacks memory for its next chunk"
+        assert has_room, f"{cut} has no memory for its next chunk"
         step.items.append(Item(cut, tokens, cut.num_computed_tokens))
         self._charge(cut, tokens, rest, room)
 
     def _try_head(self, state: SchedulerState, step: ScheduledStep, room: Room) -> str | None:
-        """Admit the head of the queue, or say why it stays out."""
+        """Admit the head of the queue, or return why it is not admitted."""
         allocator = state.allocator
         sequence = state.waiting.head()
         hit = allocator.find_hit(sequence)
@@ -140,7 +146,7 @@ class NewTokenRatio(PrefillFirst):
         return None
 
     def _charge(self, sequence: Sequence, tokens: int, extend: int, room: Room) -> None:
-        """Take ``tokens`` of the ``extend`` that a prompt lacks out of the room of the step."""
+        """Subtract ``tokens`` of a prompt's ``extend`` missing tokens from the room of the step."""
         self._partial = sequence if tokens < extend else None
         paged = self._in_pages(tokens)
         room.chunk -= paged
@@ -153,7 +159,7 @@ class NewTokenRatio(PrefillFirst):
         return -(-tokens // self._page) * self._page
 
     def _allowed(self, sequence: Sequence) -> int:
-        """Output tokens that the engine allows, which the pool and the model length bound."""
+        """Output tokens that the engine allows, limited by the pool and the model length."""
         longest = min(self._config.max_model_len, self._pool_tokens) - 1
         return max(min(sequence.max_tokens, longest - sequence.prompt_tokens - 1), 0)
 
@@ -165,7 +171,7 @@ class NewTokenRatio(PrefillFirst):
     # ---- decode ----------------------------------------------------------------------------
 
     def _decode(self, state: SchedulerState, step: ScheduledStep) -> None:
-        """One token for everybody who runs, after retractions where memory lacks."""
+        """Give one token to every running sequence, after retractions if memory is missing."""
         if not state.running:
             return
         if self._lacks(state):
@@ -177,11 +183,11 @@ class NewTokenRatio(PrefillFirst):
             self.ratio = max(self.ratio - self._decay, self._lowest)
         for sequence in state.running:
             has_room = state.allocator.grow(sequence, 1)
-            assert has_room, f"{sequence} lacks memory, though all it needs was retracted"
+            assert has_room, f"{sequence} has no memory, though enough sequences were retracted"
             step.items.append(Item(sequence, 1, sequence.num_computed_tokens))
 
     def _lacks(self, state: SchedulerState) -> bool:
-        """Whether memory lacks for one token each."""
+        """Whether memory is missing for one token of each sequence."""
         allocator = state.allocator
         wanted = sum(
             allocator.num_lacking(one, one.num_computed_tokens + 1) for one in state.running
@@ -189,7 +195,7 @@ class NewTokenRatio(PrefillFirst):
         return wanted > allocator.num_spare
 
     def _least_useful(self, running: list[Sequence]) -> Sequence:
-        """Fewest output tokens, then the longest prompt, then the last."""
+        """Return the sequence with the fewest output tokens, then the longest prompt, then last."""
         return min(
             reversed(running),
             key=lambda one: (one.num_tokens - one.prompt_tokens, -one.prompt_tokens),
@@ -199,7 +205,7 @@ class NewTokenRatio(PrefillFirst):
         state.waiting.push(victim)
 
     def _estimate(self, running: list[Sequence]) -> float:
-        """Ratio that the running ones have shown, as if each made some tokens more."""
+        """Return the ratio of the running requests, as if each generated some more tokens."""
         made = sum(one.num_tokens - one.prompt_tokens for one in running)
         made += self._rules.retract_decode_steps * len(running)
         return min(made / (sum(self._allowed(one) for one in running) + 1), 1.0)

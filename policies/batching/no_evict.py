@@ -1,18 +1,19 @@
 """In-flight batching that never preempts (TensorRT-LLM, ``GUARANTEED_NO_EVICT``).
 
-Read from TensorRT-LLM's ``GuaranteedNoEvictScheduler`` (batch_manager/capacityScheduler.cpp) and
-``MicroBatchScheduler`` (microBatchScheduler.cpp), its default pair. A sequence enters when the free
-blocks cover ``prompt + max_new_tokens`` of it beside what all running ones may still need to their
-longest end; the first one that does not fit ends the scan. Then the step is filled up to
-``max_num_tokens``: generation first, then contexts, oldest first. A chunk that does not end its
-prompt is cut to whole blocks; without chunks a prompt waits until it fits the budget.
+Source: TensorRT-LLM's ``GuaranteedNoEvictScheduler`` (batch_manager/capacityScheduler.cpp) and
+``MicroBatchScheduler`` (microBatchScheduler.cpp), its default pair. Every running request may need
+blocks up to its longest end. A new request is admitted when the free blocks beyond these cover its
+own ``prompt + max_new_tokens``. The first request that does not fit ends the scan. Then the step is
+filled up to ``max_num_tokens``: generation first, then contexts, oldest first. A chunk that does
+not end its prompt is cut to whole blocks. Without chunks a prompt waits until it fits the budget.
 
-Not modelled: with block reuse the engine holds back a prompt whose next block another prompt is
-just computing; here it enters and hits what is there. A context takes its blocks chunk by chunk,
-not all with its first chunk, which changes what is shown as free but not who enters.
+Two differences are not modelled. With block reuse, the engine delays a prompt if another prompt is
+computing its next block at that time; here the prompt is admitted and hits the blocks that are
+there. Here a context takes its blocks chunk by chunk, not all with its first chunk; this changes
+the number of free blocks shown, but not which requests are admitted.
 
-``MAX_UTILIZATION``, the engine's other policy, admits as long as the next step fits and pauses the
-youngest when it does not: that is ``mixed-running-first``.
+``MAX_UTILIZATION`` is the engine's other policy. It admits while the next step fits, and pauses the
+youngest request when it does not. ``mixed-running-first`` does the same.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class NoEvict(MixedRunningFirst):
-    """See the module docstring; holds nothing between calls."""
+    """See the module docstring; keeps no state between calls."""
 
     name = "no-evict"
 
@@ -45,13 +46,13 @@ class NoEvict(MixedRunningFirst):
             if tokens <= 0:
                 continue
             has_room = state.allocator.grow(sequence, tokens)
-            assert has_room, f"{sequence} lacks blocks that it was promised"
+            assert has_room, f"{sequence} has not the blocks that were promised to it"
             step.items.append(Item(sequence, tokens, sequence.num_computed_tokens))
             budget -= tokens
         return budget
 
     def _cut(self, state: SchedulerState, wanted: int, limit: int) -> int:
-        """All of ``wanted`` tokens, or as many whole blocks as the limit holds."""
+        """Return all ``wanted`` tokens, or as many whole blocks as the limit holds."""
         if wanted <= limit:
             return wanted
         return limit // state.config.block_size * state.config.block_size

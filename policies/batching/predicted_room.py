@@ -1,14 +1,14 @@
-"""Admission that keeps room for what running answers are predicted to need yet.
+"""Admission that keeps room for the predicted remaining output of running requests.
 
-SGLang admits a request only where the free and evictable tokens, less the tokens that running
-requests may still generate, hold its prompt and its answer (``PrefillAdder`` in
-managers/schedule_policy.py: ``max_new_tokens`` left x an adaptive ``new_token_ratio``). Here a
-predicted length stands in for limit and ratio. With ``max_tokens`` nobody is ever preempted; the
-bolder the guess, the more enter.
+SGLang admits a request only if its prompt and output fit into the available tokens. These are the
+free and evictable tokens less the tokens that running requests may still generate (``PrefillAdder``
+in managers/schedule_policy.py: ``max_new_tokens`` left x an adaptive ``new_token_ratio``). Here a
+predicted length replaces limit and ratio. With the predictor ``max-tokens`` no request is ever
+preempted. Lower predictions admit more requests.
 
-In whole blocks of one KV group: a sequence will hold its prompt and all of its answer but the last
-token. What it will need yet is that, rounded up, less what it holds. The candidate's hit counts as
-needed, too: it may sit in free blocks.
+The rule counts whole blocks of one KV group. A sequence will hold its prompt and its output without
+the last token. Its remaining need is this amount, rounded up to blocks, less the blocks that it
+holds. The candidate's hit also counts as needed, because it may be in free blocks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def lacks_predicted_room(state: SchedulerState, sequence: Sequence) -> bool:
-    """Whether a waiting sequence stays out for what it and all that run will need; O(running).
+    """Whether the predicted needs of all sequences keep a waiting one out; O(running).
 
-    Where nothing runs there is nobody to keep room for: it enters.
+    If no sequence runs, no room is kept, and the waiting one is admitted.
     """
     if not state.config.batching.reserve_predicted_output or not state.running:
         return False
@@ -36,7 +36,7 @@ def lacks_predicted_room(state: SchedulerState, sequence: Sequence) -> bool:
 
 
 def _slots(state: SchedulerState, sequence: Sequence) -> int:
-    """Slots of whole blocks that a sequence will hold at its end."""
+    """Return the slots of the whole blocks that a sequence will hold at its end."""
     output_tokens = state.context.predictor.output_tokens(sequence)
     block_size = state.config.block_size
     return -(-(sequence.prompt_tokens + output_tokens - 1) // block_size) * block_size

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 class PrefillFirst(MixedRunningFirst):
-    """See the module docstring; holds nothing between calls."""
+    """See the module docstring; keeps no state between calls."""
 
     name = "prefill-first"
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
-        """A prefill of those that may enter, else a decode of all."""
+        """Return a prefill of the admitted requests, or else a decode of all running ones."""
         step = ScheduledStep()
         if not state.swapped:
             self._prefill(state, step)
@@ -48,11 +48,11 @@ class PrefillFirst(MixedRunningFirst):
             if step.preempted:
                 step.waits_for = "blocks"
             elif state.swapped:
-                self._bring_back(state, step)
+                self._swap_in(state, step)
         return step
 
-    def _bring_back(self, state: SchedulerState, step: ScheduledStep) -> None:
-        """Let those on the host decode again; nobody new enters in such a step."""
+    def _swap_in(self, state: SchedulerState, step: ScheduledStep) -> None:
+        """Swap sequences in, which then decode; such a step admits no new request."""
         budget = state.config.max_num_batched_tokens - step.num_tokens
         swap_in_all(state, step, lambda _: 1, budget, idle_too=True)
         if step.waits_for is None and len(state.waiting):
@@ -83,7 +83,7 @@ class PrefillFirst(MixedRunningFirst):
         step.waits_for = None
 
     def _decode(self, state: SchedulerState, step: ScheduledStep) -> None:
-        """One token for everybody who runs, in order of admission."""
+        """Give one token to every running sequence, in order of admission."""
         self._serve_running(state, step, 1, state.config.max_num_seqs)
 
     def _refusal(
@@ -101,22 +101,20 @@ class PrefillFirst(MixedRunningFirst):
         )
 
     def _drop_head(self, state: SchedulerState, step: ScheduledStep) -> bool:
-        """Drop the head of the queue if it can never enter."""
+        """Drop the head of the queue if it can never be admitted."""
         sequence = state.waiting.head()
         wanted, usable = self._blocks_of(state, sequence), state.config.usable_blocks
         kept = self._kept_free(state)
         if usable - wanted >= kept:
             return False
-        reason = (
-            f"needs {wanted:,} blocks, of {usable:,} the watermark keeps {kept:,} free for good"
-        )
+        reason = f"needs {wanted:,} blocks, but the watermark keeps {kept:,} of {usable:,} free"
         step.dropped.append(Dropped(state.waiting.pop(), reason))
         return True
 
     def _blocks_of(self, state: SchedulerState, sequence: Sequence) -> int:
-        """Blocks of all known tokens."""
+        """Return the blocks of all known tokens."""
         return -(-sequence.num_tokens // state.config.block_size)
 
     def _kept_free(self, state: SchedulerState) -> int:
-        """Blocks that no prompt may take."""
+        """Return the blocks that no prompt may take."""
         return int(state.config.batching.watermark * state.config.num_gpu_blocks)

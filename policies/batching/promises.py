@@ -1,8 +1,8 @@
 """Blocks that running sequences may still take, for engines that never preempt.
 
-Such an engine lets a sequence in when the spare blocks cover what it may take at most, beside what
-those that run may still take at most. Blocks are handed out as tokens come, so the promise is kept
-by the admission test alone.
+Such an engine admits a sequence only if the spare blocks cover its longest end and the longest ends
+of all running sequences. Blocks are allocated as tokens come. So the admission test alone
+guarantees that running sequences find their blocks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def longest(state: SchedulerState, sequence: Sequence) -> int:
-    """Tokens of a sequence whose answer is as long as its client, or the model, allows."""
+    """Return the tokens of a sequence with the longest output that client and model allow."""
     return min(sequence.prompt_tokens + sequence.max_tokens, state.config.max_model_len)
 
 
 def unpromised_blocks(state: SchedulerState, unwritten: int = 0) -> int:
-    """Spare blocks that nobody who runs may still take; O(running).
+    """Return the spare blocks that no running sequence may still take; O(running).
 
     ``unwritten``: tokens at the end of the longest sequence whose KV the engine does not count.
     """
@@ -35,7 +35,7 @@ def unpromised_blocks(state: SchedulerState, unwritten: int = 0) -> int:
 def fits_to_its_end(
     state: SchedulerState, sequence: Sequence, hit: Hit, unwritten: int = 0
 ) -> bool:
-    """Whether a waiting sequence can run to its longest end without anybody's blocks."""
+    """Whether a waiting sequence can run to its longest end without blocks promised to others."""
     tokens = longest(state, sequence) - unwritten
     wanted = state.allocator.num_wanted(sequence, hit, tokens)
     return wanted <= unpromised_blocks(state, unwritten)

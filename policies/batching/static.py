@@ -38,7 +38,7 @@ class Static(IterationLevel):
         self._row_tokens = 0
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
-        """Go on with the batch, or form the next one."""
+        """Continue the batch, or form the next one."""
         step = ScheduledStep(ends_together=True)
         cap, budget = self._chunk_cap(state), self.token_budget(state.config)
         if state.running:

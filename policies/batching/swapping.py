@@ -1,8 +1,9 @@
-"""Victims leave the device, and those kept in host memory come back: shared by batchings.
+"""Preempt victims and swap them in again; several batching policies share this file.
 
-Mirrors vLLM 0.8.5's engine v0 (``Scheduler._preempt``, ``_schedule_swapped``, read): first out,
-first back; only the first is tried; it runs in the very step that brings it back, behind all that
-run already; never in a step that preempted; and while anybody is out nobody new enters.
+Mirrors vLLM 0.8.5's engine v0 (``Scheduler._preempt``, ``_schedule_swapped``). The sequence that
+was swapped out first is swapped in first, and only that one is tried. It runs in the same step,
+after all sequences that already run. A step that preempted swaps nothing in. While a sequence is on
+the host, no new request is admitted.
 """
 
 from __future__ import annotations
@@ -19,43 +20,43 @@ if TYPE_CHECKING:
     from kvsim.policies.sequence import Sequence
 
     class SwappingAllocator(Allocator, Protocol):
-        """Block tables that can leave the device; scenarios refuse to swap with any other."""
+        """Block tables that can be swapped out; scenarios refuse swapping with other allocators."""
 
         def swap_out(self, sequence: Sequence) -> None:
             """Give up all blocks, as ``release`` does, but keep the shape of the tables."""
             ...
 
         def swap_in_refusal(self, sequence: Sequence, new_tokens: int, *, idle: bool) -> str | None:
-            """Why it cannot come back now, with room for ``new_tokens`` more."""
+            """Return why it cannot be swapped in now, with room for ``new_tokens`` more."""
             ...
 
         def swap_in(self, sequence: Sequence, new_tokens: int) -> None:
-            """Give it blocks of its own again, and room for ``new_tokens`` more."""
+            """Give the sequence new blocks, and room for ``new_tokens`` more tokens."""
             ...
 
         def forget_swapped(self, sequence: Sequence) -> None:
-            """It will not come back."""
+            """Forget a swapped sequence, which will not be swapped in."""
             ...
 
 
 def preempt(state: SchedulerState, step: ScheduledStep, victim: Sequence) -> bool:
-    """Take a victim's blocks: to the host where the mode says so, else for good.
+    """Take a victim's blocks: copy them to the host if the mode says so, else free them.
 
-    It is out of ``running`` already. Only who was swapped keeps its computed tokens; False: it has
-    to wait again. A group goes as a whole.
+    The victim has already left ``running``. Return True if it was swapped out; only then it keeps
+    its computed tokens. Return False if it has to wait again. A group is preempted as a whole.
 
     Raises
     ------
     ValueError
-        Where sequences that have parted find the host full: they cannot be computed again (vLLM's
-        engine v0 ends there, too).
+        If the host has no room for a group of several sequences that differ already. Such a
+        group cannot be recomputed (vLLM's engine v0 also ends here).
     """
     mode = state.mode
     num_blocks = state.allocator.num_held(victim)
     swapped = mode.swaps(victim, num_blocks)
     if not swapped and victim.width > 1 and victim.num_tokens > victim.prompt_tokens:
         raise ValueError(
-            f"host memory has no room for the {num_blocks:,} blocks of {victim.name}, whose "
+            f"host memory has no room for the {num_blocks:,} blocks of {victim.name}. Its "
             f"{victim.width} sequences cannot be computed again: raise preemption.swap_space "
             f"(now {mode.host.num_blocks:,} blocks, {mode.host.num_used:,} taken)"
         )
@@ -82,10 +83,11 @@ def swap_in_all(
     *,
     idle_too: bool = False,
 ) -> int:
-    """Let swapped sequences run again as far as max_num_seqs, budget and blocks reach.
+    """Swap sequences in while ``max_num_seqs``, token budget and blocks allow it.
 
-    ``chunk_of``: tokens that a sequence can use in this step; ``idle_too``: the watermark counts
-    where nobody runs, too. Returns the budget left; who is still out waits for ``step.waits_for``.
+    ``chunk_of``: tokens that a sequence can use in this step. ``idle_too``: the watermark also
+    counts when no sequence runs. Returns the remaining budget. If a sequence stays on the host,
+    ``step.waits_for`` has the reason.
     """
     allocator = _swapping(state)
     while state.swapped:
@@ -113,7 +115,7 @@ def swap_in_all(
 
 
 def forget_swapped(state: SchedulerState, sequence: Sequence) -> None:
-    """Free what a sequence that will not come back holds on the host."""
+    """Free the host blocks of a sequence that will not be swapped in."""
     state.mode.host.take(sequence.index)
     _swapping(state).forget_swapped(sequence)
 

@@ -1,19 +1,20 @@
 """A budget of tokens for the whole batch; prefills interrupt decodes (TGI).
 
-Read from the router of Text Generation Inference 2.2 (backends/v3/src/backend.rs
-``batching_task``, queue.rs ``State::next_batch``), before it cached prefixes and cut prompts. A
-request counts ``prompt + max_new_tokens`` tokens from its admission to its end:
+Source: the router of Text Generation Inference 2.2 (backends/v3/src/backend.rs ``batching_task``,
+queue.rs ``State::next_batch``), before it cached prefixes and cut prompts. A request counts
+``prompt + max_new_tokens`` tokens from its admission to its end:
 
-- whole prompts enter in order of the queue while their sum is within ``max_batch_prefill_tokens``
-  (here ``max_num_batched_tokens``), their prompts and answers fit ``max_batch_total_tokens`` beside
-  the running batch, and the blocks to their longest end are free; the first that does not ends it;
-- beside a running batch of B they enter only as a group of at least ``floor(B *
-  waiting_served_ratio)``, unless ``max_waiting_tokens`` decode steps have passed since the last
+* whole prompts are admitted in queue order under three conditions: their sum is within
+  ``max_batch_prefill_tokens`` (here ``max_num_batched_tokens``); their prompts and outputs fit
+  ``max_batch_total_tokens`` together with the running batch; the blocks up to their longest end
+  are free. The first prompt that does not fit ends the admission;
+* while a batch of B requests runs, only a group of at least ``floor(B * waiting_served_ratio)``
+  requests is admitted, unless ``max_waiting_tokens`` decode steps have passed since the last
   prefill;
-- a prefill is a step of its own, then the new batch is joined to the running one ("concatenate")
-  and a decode of all follows, whoever waits.
+* a prefill is a separate step. Then the new batch joins the running one ("concatenate"), and a
+  decode of all follows, even if requests wait.
 
-Nobody is ever preempted.
+No request is ever preempted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kvsim.policies.batching.promises import longest, unpromised_blocks
 if TYPE_CHECKING:
     from kvsim.policies.batching.base import SchedulerState
 
-UNWRITTEN = 1  # the KV of an answer's last token is never written
+UNWRITTEN = 1  # the KV of the last output token is never written
 
 
 class TokenBudget(MixedRunningFirst):
@@ -40,7 +41,7 @@ class TokenBudget(MixedRunningFirst):
         self._decode_is_due = False
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
-        """A prefill of those that may enter, else a decode of all."""
+        """Return a prefill of the admitted requests, or else a decode of all running ones."""
         step = ScheduledStep()
         joins = bool(state.running)
         if joins and self._decode_is_due:
@@ -52,13 +53,13 @@ class TokenBudget(MixedRunningFirst):
             self._decode_is_due = joins
         else:
             self._serve_running(state, step, 1, len(state.running))
-            assert not step.preempted, "memory was promised to everybody who runs"
+            assert not step.preempted, "memory was promised to all running sequences"
             self._waiting_tokens += 1
             self._decode_is_due = False
         return step
 
     def _prefill(self, state: SchedulerState, step: ScheduledStep) -> None:
-        """Admit a group of whole prompts, or nobody."""
+        """Admit a group of whole prompts, or none."""
         if not len(state.waiting):
             return
         rules, allocator = state.config.batching, state.allocator
@@ -73,7 +74,7 @@ class TokenBudget(MixedRunningFirst):
         step.waits_for = why
 
     def _group(self, state: SchedulerState) -> tuple[int, str | None]:
-        """How many from the head of the queue fit together, and what keeps out the next."""
+        """Return how many requests from the head of the queue fit, and why the next does not."""
         config, allocator = state.config, state.allocator
         block_size = config.block_size
         prefill = -(-config.max_num_batched_tokens // block_size) * block_size
@@ -99,7 +100,7 @@ class TokenBudget(MixedRunningFirst):
         return group, None
 
     def _total_tokens(self, state: SchedulerState) -> int:
-        """Tokens that the running batch leaves of the budget: it counts whole blocks."""
+        """Return the tokens that the running batch leaves of the budget; it counts whole blocks."""
         config = state.config
         budget = config.batching.max_batch_total_tokens
         if budget is None:

@@ -1,6 +1,7 @@
-"""Which unreferenced cached entry goes first.
+"""Which unreferenced cached entry is evicted first.
 
-The contract is :mod:`~kvsim.policies.eviction.base`; ``keys`` holds the orders that are a sort key.
+The contract is :mod:`~kvsim.policies.eviction.base`. ``sort_keys`` has the orders that are a sort
+key.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ EVICTION: Final[Registry[EvictionKey | OrderFactory]] = Registry(
     },
     guard=guarded_eviction,
 )
-"""A function is a key; a class is built with the run's context and has hooks."""
+"""A function is a sort key. A class is built with the run's context and has hooks."""
 
 AT_ADMISSIONS: Final = frozenset({"lru", "lfu", "slru", "length-aware", "furthest-next-use"})
-"""Orders that look at what admissions and releases do, and not at when a block came in.
+"""Orders that depend on admissions and releases, but not on when a block was inserted.
 
-``mru`` and ``random`` do see when a second copy of a block comes in: it lets the first one go,
-which ``mru`` would choose at once, and to which ``random`` gives a number.
+``mru`` and ``random`` depend on the time at which a second copy of a block is inserted. The first
+copy may be evicted from then on: ``mru`` would choose it at once, ``random`` gives it a number.
 """
 
 SEGMENT_SAFE: Final[dict[str, float]] = {
@@ -80,9 +81,11 @@ SEGMENT_SAFE: Final[dict[str, float]] = {
     "slru": math.inf,
     "length-aware": 1,
 }
-"""Orders that take the blocks of a run, used together and given up end first, from its end, also
-where each has a second copy; so a cache may keep runs instead of blocks. The number is how many go
-in a row before another run may be due.
+"""Orders that evict a run of blocks from its end, also if each block has a second copy.
+
+The blocks of a run are used together and released end first. With these orders a cache may keep
+runs instead of blocks. The number is how many blocks of a run are evicted in a row before another
+run may be next.
 """
 
 
@@ -92,7 +95,7 @@ def make_order(name: str, context: PolicyContext | None = None) -> EvictionOrder
     Raises
     ------
     ValueError
-        On an unknown name, or an order that needs more than the context gives.
+        If the name is unknown, or the order needs more than the context has.
     """
     policy = EVICTION.find(name)
     if not isinstance(policy, type | GuardedOrders):
@@ -105,12 +108,12 @@ def make_order(name: str, context: PolicyContext | None = None) -> EvictionOrder
 
 
 def uses_oracle(name: str) -> bool:
-    """Whether an order reads the future."""
+    """Whether an order reads future requests."""
     return bool(getattr(EVICTION.find(name), "uses_oracle", False))
 
 
 def needs_names(name: str) -> bool:
-    """Whether an order works on named blocks only, not on the nodes of a tree."""
+    """Whether an order works only on blocks with a key, not on the nodes of a tree."""
     return bool(getattr(EVICTION.find(name), "needs_names", False))
 
 

@@ -1,17 +1,17 @@
-"""What a cache entry tells about its use, and what an eviction order has to do.
+"""The contract of eviction: the facts of a cache entry, and the methods of an eviction order.
 
-The index (which tokens are where) and the order (who goes first) are separate objects: the index
-tells what happens to its entries and which of them may go now, and takes the next victim; it never
-looks at a key, and an order never looks at tokens.
+The index knows which tokens are where. The order decides which entry is evicted first. They are
+separate objects. The index reports to the order what happens to its entries and which of them may
+be evicted now, and it asks for the next victim. The index never reads a sort key, and an order
+never reads tokens.
 
     inserted    referenced ...    released                 held               victim, evicted
-    in use      hit at an         nobody uses it, and      in use again, or   chosen among the
-                admission         nothing hangs below      something hangs    released ones
-                                                           below it
+    in use      hit at an         not in use, and no       in use again, or   chosen among the
+                admission         resident child           with a child       released entries
 
-So children leave before parents under every order. Most orders are a pure function *entry -> sort
-key*, smallest first (SGLang 0.5.23, ``mem_cache/evict_policy.py``); see
-:class:`~kvsim.policies.eviction.keyed.KeyedOrder`.
+So children are evicted before their parents under every order. Most orders are a pure function
+*entry -> sort key*; the smallest key is evicted first (SGLang 0.5.23,
+``mem_cache/evict_policy.py``). See :class:`~kvsim.policies.eviction.keyed.KeyedOrder`.
 """
 
 from __future__ import annotations
@@ -25,41 +25,43 @@ if TYPE_CHECKING:
 
 
 class Entry(Protocol):
-    """Facts that orders are made of; times are ticks of the index's own clock."""
+    """Facts that orders use; times are ticks of the index's own clock."""
 
     created: int
-    """When the entry came to be; the upper part of a split one is new."""
+    """Time at which the entry was made; the upper part of a split entry is new."""
     last_access: int
-    """Of a block: when its last user gave it up (as in vLLM); of a tree's node: its last lookup."""
+    """Time at which a block's last user released it (as in vLLM), or of a node's last lookup."""
     num_hits: int
-    """Its insertion and the admissions that hit it (blocks), or the insertions that went through
-    or ended at it (nodes); resumes do not count.
+    """Number of uses; resumes do not count.
+
+    Block: its insertion, and the admissions that hit it. Node: the insertions that went through
+    it or ended at it.
     """
     priority: int
-    """Highest priority of the requests that used it; more is kept longer."""
+    """Highest priority of the requests that used it; a higher value is kept longer."""
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that it holds."""
+        """Number of tokens that it holds."""
         ...
 
     @property
     def past(self) -> int:
-        """Tokens before it in its chain."""
+        """Number of tokens before it in its chain."""
         ...
 
 
 class NamedEntry(Entry, Protocol):
-    """A block of a hash chain, whose content has a name that outlives it."""
+    """A block of a hash chain; its key stays valid after the block is evicted."""
 
     key: Hashable | None
     """``(KV group, key of the content)``."""
     last_user: int
-    """Largest index of the requests that used it."""
+    """Largest index of the requests that used the block."""
 
 
 SortKey = tuple[int, ...]
-"""Smallest is evicted first."""
+"""The entry with the smallest key is evicted first."""
 
 EvictionKey = Callable[[Entry], SortKey]
 
@@ -67,9 +69,10 @@ E = TypeVar("E", bound=Entry)
 
 
 class EvictionOrder(ABC, Generic[E]):
-    """Entries of one index, and which of those that may go is the next to go.
+    """The entries of one index; chooses which evictable entry is evicted next.
 
-    ``needs_names``: works on a :class:`NamedEntry` only. ``uses_oracle``: reads the future.
+    ``needs_names``: the order works only on :class:`NamedEntry`. ``uses_oracle``: the order reads
+    future requests.
     """
 
     needs_names: ClassVar[bool] = False
@@ -77,35 +80,35 @@ class EvictionOrder(ABC, Generic[E]):
 
     @abstractmethod
     def released(self, entry: E) -> None:
-        """An entry may go from now on; once more: its facts may have changed."""
+        """Note that the entry may be evicted from now on; a repeated call means changed facts."""
 
     @abstractmethod
     def held(self, entry: E) -> None:
-        """An entry may not go any longer; no harm if it could not before."""
+        """Note that the entry may not be evicted; the call is allowed if it could not before."""
 
     @abstractmethod
     def victim(self) -> E | None:
-        """Take out the next one of those that may go; ``None`` where there is none."""
+        """Remove and return the next entry to evict; ``None`` if no entry may be evicted."""
 
     def inserted(self, entry: E) -> None:
-        """An entry came in; it is in use."""
+        """Note that the entry was inserted; it is in use."""
 
     def referenced(self, entry: E) -> None:
-        """An admission hit the entry: one access. Its facts tell already."""
+        """Note that an admission hit the entry: one access. Its facts are already updated."""
 
     def split(self, entry: E, upper: E) -> None:
-        """``upper``, new, has the first part of ``entry`` now; ``entry`` keeps the rest (trees)."""
+        """Note that the new entry ``upper`` took the first part of ``entry`` (trees)."""
 
     def evicted(self, entry: E) -> None:
-        """The victim has left the index; its facts are those it had."""
+        """Note that the victim has left the index; its facts are those it had."""
 
     @abstractmethod
     def __contains__(self, entry: object) -> bool:
-        """Whether an entry may go."""
+        """Whether an entry may be evicted."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many may go."""
+        """Number of entries that may be evicted."""
 
     def check_invariants(self) -> None:
         """Verify the structure against the entries' facts; O(entries)."""

@@ -1,9 +1,10 @@
-"""Furthest next use: what is needed last, or never again, goes first. Reads the future.
+"""Furthest next use: evict what is needed last, or never again. Reads future requests.
 
 Source: Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-Journal 5(2), 1966. Optimal there: equal pages, one access after the other, in a given order. In an
-engine it is one more policy and no bound: the order of admissions follows what is cached, requests
-overlap, and what a hit saves depends on what runs beside it.
+Journal 5(2), 1966. The rule is optimal there: equal pages, one access after the other, in a given
+order. In an engine it is one more policy and not a bound, for three reasons. The order of
+admissions depends on what is cached. Requests overlap. The value of a hit depends on what runs at
+the same time.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _NEVER: Final = 1 << 62
 
 
 class FurthestNextUse(KeyedOrder[NamedEntry]):
-    """Evicts the block whose next request *in the order of the trace* is furthest away.
+    """Evicts the block with the furthest next request *in the order of the trace*.
 
-    The next request is the first one behind the block's last user whose look-up reaches it; of
-    blocks that nobody needs again the stalest goes first. Resumes are not foreseen.
+    The next request is the first one after the block's last user that looks the block up. Of blocks
+    that no request needs again, the one unused for longest is evicted first. Resumes are not
+    foreseen.
     """
 
     needs_names = True

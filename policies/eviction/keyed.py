@@ -1,10 +1,10 @@
-"""An eviction order given by a sort key: a heap that is cleaned when it is read.
+"""An eviction order given by a sort key: a heap with lazy deletion.
 
-    _entries   A: (7,) #5    B: (2,) #3                     what counts
+    _entries   A: (7,) #5    B: (2,) #3                     the valid numbers
     _heap      (2,) #3 B     (4,) #1 A, stale     (7,) #5 A  a changed entry is pushed once more
 
-A heap item counts if it bears the number that the entry was put with last. So keys may fall as
-well as rise (``mru``), and an entry that leaves costs O(1).
+A heap item is valid if it has the number under which its entry was last pushed. So keys may fall as
+well as rise (``mru``), and removing an entry costs O(1).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kvsim.policies.eviction.base import SortKey
 
 _SLACK = 64
-"""The heap is built anew once it exceeds twice the number of candidates by this."""
+"""The heap is rebuilt once it exceeds twice the number of candidates by this number."""
 
 
 class KeyedOrder(EvictionOrder[E]):
-    """Candidates by ``key``, smallest first; of equal keys the one put first.
+    """Candidates by ``key``, smallest first; of equal keys the one pushed first.
 
-    Invariant: each candidate has exactly one item in the heap that is not stale, and it bears the
-    key of the entry's present facts.
+    Invariant: each candidate has exactly one valid item in the heap. The item has the key of the
+    entry's present facts.
     """
 
     def __init__(self, key: Callable[[E], SortKey]) -> None:
@@ -37,7 +37,7 @@ class KeyedOrder(EvictionOrder[E]):
         self._num_put = 0
 
     def released(self, entry: E) -> None:
-        """Enter a candidate, or tell that its facts have changed; O(log n)."""
+        """Add a candidate, or update one after its facts have changed; O(log n)."""
         key = self._key(entry)
         known = self._entries.get(entry)
         if known is not None and known[0] == key:
@@ -50,11 +50,11 @@ class KeyedOrder(EvictionOrder[E]):
             heapq.heapify(self._heap)
 
     def held(self, entry: E) -> None:
-        """Take out an entry if it is a candidate; O(1)."""
+        """Remove an entry if it is a candidate; O(1)."""
         self._entries.pop(entry, None)
 
     def victim(self) -> E | None:
-        """Take out the candidate with the smallest key; ``None`` where there is none."""
+        """Remove and return the candidate with the smallest key; ``None`` if there is none."""
         while self._heap:
             key, number, entry = heapq.heappop(self._heap)
             if self._entries.get(entry) == (key, number):

@@ -1,4 +1,4 @@
-"""Random: any entry that may go, each as likely as the others; the run's seed decides."""
+"""Random: evict any entry that may go, with equal probability, by the run's seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RandomOrder(EvictionOrder[E]):
-    """Draws among the candidates, which are kept in a list and known by their place in it."""
+    """Draws from a list of candidates; a map gives the index of each candidate in the list."""
 
     def __init__(self, context: PolicyContext) -> None:
         self._random = Random(f"eviction {context.seed}")
@@ -20,13 +20,13 @@ class RandomOrder(EvictionOrder[E]):
         self._place: dict[E, int] = {}
 
     def released(self, entry: E) -> None:
-        """Enter a candidate at the list's end; O(1)."""
+        """Add a candidate at the end of the list; O(1)."""
         if entry not in self._place:
             self._place[entry] = len(self._candidates)
             self._candidates.append(entry)
 
     def held(self, entry: E) -> None:
-        """Take out a candidate: the last one takes its place; O(1)."""
+        """Remove a candidate; the last one takes its index; O(1)."""
         place = self._place.pop(entry, None)
         if place is None:
             return

@@ -1,9 +1,9 @@
-"""S3-FIFO: a small queue that lets go of what is used once, a main queue, and a ghost of names.
+"""S3-FIFO: a small queue for entries used once, a main queue, and a ghost list of keys.
 
 Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, algorithm 1.
-There the cache has a fixed capacity, of which the small queue has a tenth, and every object may
-go. Here the capacity is what is resident (a pool's cache breathes with the requests that run), and
-entries in use, or with children, keep their places and are passed over.
+There the cache has a fixed capacity, the small queue has a tenth of it, and every object may be
+evicted. Here the capacity is the number of resident entries, because running requests change the
+size of the cache. Entries in use, or with children, keep their places and are skipped.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _MOST_HITS: Final = 3
 
 
 class S3Fifo(EvictionOrder[NamedEntry]):
-    """Entries start in the small queue, or in the main one where the ghost knows their name.
+    """Entries start in the small queue, or in the main queue if the ghost list has their key.
 
-    While the small queue has at least a tenth of what is resident it gives up its oldest candidate:
-    to the main queue where it was hit more than once, else out, and the name to the ghost. The main
-    queue puts candidates with hits back, one hit poorer. A queue without candidates is passed over.
-    The ghost has names for nine tenths of what is resident.
+    While the small queue has at least a tenth of the resident entries, it gives up its oldest
+    candidate. A candidate with more than one hit moves to the main queue. Any other is evicted, and
+    its key goes to the ghost list. The main queue puts candidates with hits back and takes one hit
+    off each. A queue without candidates is skipped. The ghost list has room for keys of nine tenths
+    of the resident entries.
     """
 
     needs_names = True
@@ -61,11 +62,11 @@ class S3Fifo(EvictionOrder[NamedEntry]):
         self._line(entry).enter(self._number[entry], entry)
 
     def held(self, entry: NamedEntry) -> None:
-        """Make it none."""
+        """Make an entry no candidate."""
         self._line(entry).leave(self._number[entry])
 
     def victim(self) -> NamedEntry | None:
-        """Amortised O(log n) an access."""
+        """Remove and return the next entry to evict; amortised O(log n) an access."""
         while len(self):
             num_small = len(self._number) - len(self._main)
             small_is_full = num_small * _SMALL_PART >= len(self._number)
@@ -87,7 +88,7 @@ class S3Fifo(EvictionOrder[NamedEntry]):
         return None
 
     def evicted(self, entry: NamedEntry) -> None:
-        """Forget the entry; the ghost remembers what came out of the small queue."""
+        """Forget the entry; the ghost list keeps the key if it left from the small queue."""
         del self._number[entry], self._hits[entry]
         if entry in self._main:
             self._main.remove(entry)
@@ -105,7 +106,7 @@ class S3Fifo(EvictionOrder[NamedEntry]):
         return len(self._small_line) + len(self._main_line)
 
     def check_invariants(self) -> None:
-        """Verify both lines and that the main queue's entries are there; O(n)."""
+        """Verify both lines, and that the entries of the main queue are resident; O(n)."""
         self._small_line.check_invariants()
         self._main_line.check_invariants()
         assert self._main <= self._number.keys(), "an entry that is gone is in the main queue"

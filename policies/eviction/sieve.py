@@ -1,7 +1,7 @@
 """SIEVE: a queue with a mark for each entry and a hand that moves from old to new.
 
-Source: Zhang et al., "SIEVE is simpler than LRU", NSDI 2024, algorithm 1. There every object may
-go; here the hand passes over entries in use, or with children, and leaves their marks alone.
+Source: Zhang et al., "SIEVE is simpler than LRU", NSDI 2024, algorithm 1. There every object may be
+evicted. Here the hand skips entries in use, or with children, and does not change their marks.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Sieve(EvictionOrder[E]):
-    """An access sets the mark and moves nothing; the first candidate without one goes.
+    """An access sets the mark and moves nothing; the first candidate without a mark is evicted.
 
-    The hand clears the marks that it meets and stays behind what it evicted; from the newest entry
-    it goes on with the oldest.
+    The hand clears the marks that it meets. It stays behind the entry that it evicted. After the
+    newest entry it continues with the oldest.
     """
 
     def __init__(self, context: PolicyContext) -> None:
@@ -31,7 +31,7 @@ class Sieve(EvictionOrder[E]):
         self._hand = 0
 
     def inserted(self, entry: E) -> None:
-        """Join the queue at its new end, without a mark."""
+        """Append the entry to the queue, without a mark."""
         self._num_joined += 1
         self._number[entry] = self._num_joined
 
@@ -40,7 +40,7 @@ class Sieve(EvictionOrder[E]):
         self._marked.add(entry)
 
     def split(self, entry: E, upper: E) -> None:
-        """The new upper part joins the queue, marked if the whole was."""
+        """Append the new upper part to the queue, marked if the whole was marked."""
         self.inserted(upper)
         if entry in self._marked:
             self._marked.add(upper)
@@ -50,7 +50,7 @@ class Sieve(EvictionOrder[E]):
         self._line.enter(self._number[entry], entry)
 
     def held(self, entry: E) -> None:
-        """Make it none."""
+        """Make an entry no candidate."""
         self._line.leave(self._number[entry])
 
     def victim(self) -> E | None:
@@ -77,6 +77,6 @@ class Sieve(EvictionOrder[E]):
         return len(self._line)
 
     def check_invariants(self) -> None:
-        """Verify the line, and that marks are of entries that are there; O(n)."""
+        """Verify the line, and that all marked entries are resident; O(n)."""
         self._line.check_invariants()
         assert self._marked <= self._number.keys(), "an entry that is gone has a mark"

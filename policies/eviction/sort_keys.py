@@ -1,6 +1,6 @@
 """Eviction orders that are a pure function of one entry.
 
-Source: SGLang 0.5.23, ``mem_cache/evict_policy.py``, but for ``length_aware``.
+Source: SGLang 0.5.23, ``mem_cache/evict_policy.py``, except ``length_aware``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 PROTECTED_FROM_HITS: Final = 2
-"""``slru``: hits from which an entry belongs to the protected segment."""
+"""``slru``: an entry with at least this many hits is in the protected segment."""
 
 
 def lru(entry: Entry) -> SortKey:
@@ -51,10 +51,10 @@ def priority(entry: Entry) -> SortKey:
 
 
 def length_aware(entry: Entry) -> SortKey:
-    """Fewest hits first; of these the one that stands furthest back in its prompt.
+    """Fewest hits first; of these the entry furthest back in its prompt.
 
     Mooncake (arXiv 2407.00079, section 4.1 and Table 1), ``LengthAwareCache``: "similar to LFU but
-    prioritises evicting blocks that occur later in requests". Read from the paper, which has no
-    code: what is rarely hit goes first, position decides among equals, and recency after it.
+    prioritises evicting blocks that occur later in requests". Source: the paper; there is no code.
+    Entries with few hits are evicted first. Position decides among equal ones, then recency.
     """
     return (entry.num_hits, -entry.past, entry.last_access)

@@ -1,6 +1,6 @@
-"""Rules that policies of one's own must keep, checked at every call.
+"""Rules that plug-in policies must keep, checked at every call.
 
-The door is :mod:`~kvsim.policies.guards.guard`; one file a kind of policy.
+:mod:`~kvsim.policies.guards.guard` has the base class. Each kind of policy has one file.
 """
 
 from kvsim.policies.guards.guard import BrokenRuleError, Guard, GuardedFactory

@@ -1,4 +1,4 @@
-"""Rules of allocators: all memory is somebody's, and owners own until they are released."""
+"""Rules of allocators: all memory is accounted for, and sequences hold it until their release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REFUSALS: Final = (None, "blocks", "admission rule")
 
 
 class GuardedAllocator(Guard["Allocator"]):
-    """An allocator whose bytes are counted; each check is O(running)."""
+    """A plug-in allocator; its memory is counted. Each check is O(running)."""
 
     kind = "allocator"
 
@@ -38,28 +38,28 @@ class GuardedAllocator(Guard["Allocator"]):
 
     @property
     def num_spare(self) -> int:
-        """Blocks that can be handed out."""
+        """Number of blocks that can be allocated."""
         return self._policy.num_spare
 
     def num_wanted(self, sequence: Sequence, hit: Hit, tokens: int) -> int:
-        """Spare blocks that a waiting sequence would take."""
+        """Return the spare blocks that a waiting sequence would take."""
         return self._count("num_wanted", sequence, hit, tokens)
 
     def num_lacking(self, sequence: Sequence, tokens: int) -> int:
-        """Spare blocks that a running sequence would take."""
+        """Return the spare blocks that a running sequence would take."""
         return self._count("num_lacking", sequence, tokens)
 
     def find_hit(self, sequence: Sequence) -> Hit:
-        """Longest hit; the last known token is always computed."""
+        """Return the longest hit; the last known token is always computed."""
         hit: Hit = self.call("find_hit", sequence)
         self.require(
             0 <= hit.tokens < sequence.num_tokens,
-            f"find_hit gave {hit.tokens} tokens for {sequence}; the last known one is computed",
+            f"find_hit gave {hit.tokens} tokens for {sequence}; the last token cannot be a hit",
         )
         return hit
 
     def refusal(self, sequence: Sequence, hit: Hit, new_tokens: int, *, idle: bool) -> str | None:
-        """Why a sequence stays out."""
+        """Return why a sequence cannot be admitted."""
         try:
             reason = self._policy.refusal(sequence, hit, new_tokens, idle=idle)
         except RAISED as error:
@@ -71,43 +71,43 @@ class GuardedAllocator(Guard["Allocator"]):
         return reason
 
     def admit(self, sequence: Sequence, hit: Hit, new_tokens: int) -> None:
-        """A sequence enters."""
+        """Admit a sequence."""
         self.call("admit", sequence, hit, new_tokens)
         self._owners[sequence.index] = sequence
         self._check_owners("admit")
 
     def grow(self, sequence: Sequence, new_tokens: int) -> bool:
-        """A running sequence asks for room."""
+        """Give a running sequence more room."""
         grown: bool = self.call("grow", sequence, new_tokens)
         self.require(isinstance(grown, bool), f"grow gave {grown!r}; expected True or False")
         return grown
 
     def set_keys(self, sequence: Sequence, tokens: int) -> None:
-        """Content becomes findable."""
+        """Make computed tokens findable."""
         self.call("set_keys", sequence, tokens)
 
     def release(self, sequence: Sequence) -> None:
-        """A sequence leaves."""
+        """Release the memory of a sequence."""
         self.call("release", sequence)
         del self._owners[sequence.index]
         self._check_owners("release")
 
     def finish(self, sequence: Sequence) -> None:
-        """A sequence ends, or is given up: it leaves."""
+        """Release the memory of a sequence that finished or was aborted."""
         self.call("finish", sequence)
         del self._owners[sequence.index]
         self._check_owners("finish")
 
     def takes_memory(self, sequence: Sequence, tokens: int) -> bool:
-        """Whether going on takes memory."""
+        """Whether more computed tokens need more memory."""
         return bool(self.call("takes_memory", sequence, tokens))
 
     def num_empty(self, sequence: Sequence, tokens: int) -> int:
-        """Owned slots without a token."""
+        """Return the allocated slots without a token."""
         return self._count("num_empty", sequence, tokens)
 
     def usage(self, running: Iterable[Sequence]) -> Usage:
-        """Slots by what they hold; they must add up to the pool."""
+        """Return the slots by state; they must add up to the pool."""
         members = list(running)
         usage = Usage(*self.call("usage", members))
         self.require(
@@ -124,15 +124,15 @@ class GuardedAllocator(Guard["Allocator"]):
         return usage
 
     def fragmented(self, sequence: Sequence) -> bool:
-        """Whether room is enough in sum only."""
+        """Whether the free memory is enough only in sum."""
         return bool(self.call("fragmented", sequence))
 
     def num_held(self, sequence: Sequence) -> int:
-        """Blocks that a sequence owns."""
+        """Return the blocks that a sequence holds."""
         return self._count("num_held", sequence)
 
     def owners(self) -> set[int]:
-        """Indices of the sequences that own memory."""
+        """Return the indices of the sequences that hold memory."""
         return set(self._owners)
 
     def check_invariants(self) -> None:
@@ -149,5 +149,5 @@ class GuardedAllocator(Guard["Allocator"]):
         owners: set[int] = self.call("owners")
         self.require(
             owners == set(self._owners),
-            f"after {method} owners gave {sorted(owners)}; {sorted(self._owners)} own memory",
+            f"after {method} owners gave {sorted(owners)}; expected {sorted(self._owners)}",
         )

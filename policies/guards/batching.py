@@ -1,4 +1,4 @@
-"""Rules of batching: what a step may hold, and that nobody is lost between queue and batch."""
+"""Rules of batching: the content of a step, and that queue and batch lose no sequence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class GuardedBatching(Guard["Batching"]):
-    """A batching policy whose steps are looked through."""
+    """A plug-in batching policy; each of its steps is checked."""
 
     kind = "batching"
 
@@ -21,7 +21,7 @@ class GuardedBatching(Guard["Batching"]):
         self.name = name
 
     def compose(self, state: SchedulerState) -> ScheduledStep:
-        """One scheduling call, checked; O(running)."""
+        """Make one scheduling call and check its result; O(running)."""
         num_before = _count(state)
         step: ScheduledStep = self.call("compose", state)
         num_after = _count(state) + len(step.dropped)
@@ -30,18 +30,18 @@ class GuardedBatching(Guard["Batching"]):
             f"of {num_before} sequences that ran or waited, {num_after} are left after compose",
         )
         max_num_seqs = state.config.max_num_seqs
-        members = [*state.running, *state.ended]
+        holding = [*state.running, *state.ended]
         self.require(
-            len(members) <= max_num_seqs,
-            f"{len(members)} sequences run, max_num_seqs is {max_num_seqs}",
+            len(holding) <= max_num_seqs,
+            f"{len(holding)} sequences run, max_num_seqs is {max_num_seqs}",
         )
         running = {sequence.index for sequence in state.running}
         self.require(len(running) == len(state.running), "a sequence runs twice")
         owners = state.allocator.owners()
-        entitled = {sequence.index for sequence in members}
+        entitled = {sequence.index for sequence in holding}
         self.require(
             owners == entitled,
-            f"sequences {sorted(owners ^ entitled)} run without memory, or own some and do not run",
+            f"sequences {sorted(owners ^ entitled)} run without memory, or hold it and do not run",
         )
         self._check_items(step, running)
         return step
@@ -51,14 +51,17 @@ class GuardedBatching(Guard["Batching"]):
         served: set[int] = set()
         for sequence, num_tokens, past in step.items:
             index = sequence.index
-            self.require(index in running, f"{sequence} gets tokens and does not run")
+            self.require(index in running, f"{sequence} gets tokens but does not run")
             self.require(index not in served, f"{sequence} gets tokens twice in one step")
             served.add(index)
             computed = hits.get(index, sequence.num_computed_tokens)
-            self.require(past == computed, f"{sequence} goes on at {past}, not {computed}")
+            self.require(
+                past == computed, f"{sequence} starts at token {past}, but has computed {computed}"
+            )
             most = sequence.num_tokens + sequence.num_output_placeholders - computed
             self.require(
-                1 <= num_tokens <= most, f"{sequence} gets {num_tokens} tokens of {most} it has"
+                1 <= num_tokens <= most,
+                f"{sequence} gets {num_tokens} tokens; expected 1 to {most}",
             )
 
 

@@ -1,4 +1,4 @@
-"""Rules of eviction orders: keys that sort, and victims that nobody holds."""
+"""Rules of eviction orders: keys can be sorted, and victims are not in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def guarded_eviction(name: str, found: object) -> Any:
-    """A stranger's sort key or class, under supervision."""
+    """Put a plug-in's sort key or class under a guard."""
     return GuardedOrders(name, found) if isinstance(found, type) else _guarded_key(name, found)
 
 
@@ -35,7 +35,7 @@ def _guarded_key(name: str, found: object) -> EvictionKey:
 
 
 class GuardedOrders(GuardedFactory[Any]):
-    """A stranger's class of orders."""
+    """A plug-in's class of eviction orders."""
 
     def __init__(self, name: str, found: type) -> None:
         super().__init__(name, found, _GuardedOrder)
@@ -43,7 +43,7 @@ class GuardedOrders(GuardedFactory[Any]):
 
 
 class _GuardedOrder(Guard["EvictionOrder[Any]"], EvictionOrder[Any]):
-    """An eviction order whose candidates are known."""
+    """A plug-in eviction order; the guard knows its candidates."""
 
     kind = "eviction"
 
@@ -65,7 +65,7 @@ class _GuardedOrder(Guard["EvictionOrder[Any]"], EvictionOrder[Any]):
             entry is not None and entry not in self._candidates
         ):
             num_allowed = len(self._candidates)
-            raise self.broken(f"victim gave {entry!r}, which may not go; {num_allowed} entries may")
+            raise self.broken(f"victim gave {entry!r}, which may not be evicted; {num_allowed} may")
         self._candidates.discard(entry)
         return entry
 
@@ -92,5 +92,5 @@ class _GuardedOrder(Guard["EvictionOrder[Any]"], EvictionOrder[Any]):
         count = self.call("__len__")
         self.require(
             count == len(self._candidates),
-            f"it holds {count} candidates, {len(self._candidates)} entries may go",
+            f"it holds {count} candidates, {len(self._candidates)} entries may be evicted",
         )

@@ -1,4 +1,4 @@
-"""Calls a stranger's policy, and stops it with its name where it breaks a rule of its kind."""
+"""Calls a plug-in policy; if it breaks a rule of its kind, stops the run with its name."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ P = TypeVar("P")
 
 
 class BrokenRuleError(ValueError):
-    """A policy of one's own did what no policy of its kind may; one sentence, on one line."""
+    """A plug-in policy broke a rule of its kind; the message is one sentence on one line."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(" ".join(sentence.split()))
 
 
 def broken(kind: str, name: str, what: str) -> BrokenRuleError:
-    """Error that names a policy and says what it did."""
+    """Return the error that names a policy and what it did."""
     return BrokenRuleError(f"{kind} policy {name!r} broke a rule: {what}")
 
 
 def fail(kind: str, name: str, method: str, error: BaseException) -> NoReturn:
-    """Stop the run with what a call raised; a broken rule of a policy below is told as it is."""
+    """Stop the run with what a call raised; a rule broken by an inner policy is raised as is."""
     if isinstance(error, BrokenRuleError):
         raise error
     raise broken(kind, name, f"{method} raised {raised(error)}") from error
 
 
 class Guard(Generic[P]):
-    """One policy under supervision; the guards of the kinds build on it."""
+    """One guarded policy; base class of the guards of each kind."""
 
     kind = "policy"
 
@@ -44,24 +44,24 @@ class Guard(Generic[P]):
         self._config = context.config
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Call a method of the policy; what it raises becomes one sentence."""
+        """Call a method of the policy; an exception becomes one sentence."""
         try:
             return getattr(self._policy, method)(*arguments)
         except RAISED as error:
             fail(self.kind, self._name, method, error)
 
     def require(self, holds: object, what: str) -> None:
-        """Stop the run unless a rule holds; ``what`` says what the policy did."""
+        """Stop the run unless ``holds`` is true; ``what`` says what the policy did."""
         if not holds:
             raise self.broken(what)
 
     def broken(self, what: str) -> BrokenRuleError:
-        """Error that names the policy and says what it did."""
+        """Return the error that names the policy and what it did."""
         return broken(self.kind, self._name, what)
 
 
 class GuardedFactory(Generic[P]):
-    """A stranger's class, called with the context of a run; its policy comes under a guard."""
+    """A plug-in's class, called with the context of a run; the built policy gets a guard."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class GuardedFactory(Generic[P]):
             policy = self._factory(context)
         except RAISED as error:
             raise BrokenRuleError(
-                f"policy {self._name!r} cannot be built: it is called with one PolicyContext and "
+                f"policy {self._name!r} cannot be built: called with one PolicyContext, it "
                 f"raised {raised(error)}"
             ) from error
         return self._guard(self._name, policy, context)

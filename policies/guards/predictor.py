@@ -1,4 +1,4 @@
-"""Rules of length predictors: a whole number, above what is sampled already."""
+"""Rules of length predictors: a whole number above the number of sampled tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class GuardedPredictor(Guard["LengthPredictor"]):
-    """A predictor whose guesses are checked."""
+    """A plug-in predictor; each of its predictions is checked."""
 
     kind = "predictor"
 
@@ -24,7 +24,7 @@ class GuardedPredictor(Guard["LengthPredictor"]):
         self.predicts = bool(getattr(policy, "predicts", True))
 
     def output_tokens(self, sequence: Sequence) -> int:
-        """Tokens expected in all."""
+        """Return the predicted output length in total."""
         guess = self.call("output_tokens", sequence)
         sampled = sequence.num_tokens - sequence.prompt_tokens
         if not isinstance(guess, int) or guess <= sampled:
@@ -35,5 +35,5 @@ class GuardedPredictor(Guard["LengthPredictor"]):
         return guess
 
     def finished(self, sequence: Sequence) -> None:
-        """An answer ended."""
+        """Note that a request finished."""
         self.call("finished", sequence)

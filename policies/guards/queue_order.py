@@ -1,4 +1,4 @@
-"""Rules of queue orders: who was pushed waits until taken out, and nobody else."""
+"""Rules of queue orders: exactly the sequences that were pushed wait, until they are removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GuardedQueue(Guard["QueueOrder"]):
-    """A queue order whose members are counted."""
+    """A plug-in queue order; its waiting sequences are counted."""
 
     kind = "queue"
 
@@ -25,32 +25,32 @@ class GuardedQueue(Guard["QueueOrder"]):
         self._waiting: dict[int, Sequence] = {}
 
     def push(self, sequence: Sequence) -> None:
-        """A request arrives."""
+        """Add a request that arrives."""
         self.call("push", sequence)
         self._waiting[sequence.index] = sequence
         self._check_count("push")
 
     def push_preempted(self, sequence: Sequence) -> None:
-        """A preempted sequence returns."""
+        """Add a preempted sequence."""
         self.call("push_preempted", sequence)
         self._waiting[sequence.index] = sequence
         self._check_count("push_preempted")
 
     def head(self) -> Sequence:
-        """Who is next."""
+        """Return the next sequence."""
         return self._member("head")
 
     def pop(self) -> Sequence:
-        """Take out the head."""
+        """Remove and return the head."""
         head = self._member("head")
         sequence = self._member("pop")
-        self.require(sequence is head, f"pop gave {sequence}, head had shown {head}")
+        self.require(sequence is head, f"pop gave {sequence}, but head gave {head}")
         del self._waiting[sequence.index]
         self._check_count("pop")
         return sequence
 
     def remove(self, sequence: Sequence) -> None:
-        """Take out one that ended while it waited."""
+        """Remove a sequence that ended while it waited."""
         self.call("remove", sequence)
         del self._waiting[sequence.index]
         self._check_count("remove")

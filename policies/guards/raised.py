@@ -1,4 +1,4 @@
-"""What a stranger's code raised, in words: one line, whatever it was."""
+"""One line of text for an exception that a plug-in raised."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RAISED: Final = (Exception, SystemExit)
 
 
 def raised(error: BaseException) -> str:
-    """Kind and message of an exception; one without a message that can be read has none."""
+    """Return kind and message of an exception; the message is left out if it cannot be read."""
     kind = type(error).__name__
     try:
         words = str(error).split()

@@ -1,4 +1,4 @@
-"""The rule of victims: whoever is named runs."""
+"""The rule of victims: the chosen sequence must run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def guarded_victim(name: str, victim: object) -> Victim:
-    """A stranger's function, whose answer is checked."""
+    """Put a plug-in's function under a guard that checks its result."""
     function = cast("Victim", victim)
 
     def checked(running: SequenceOf[Sequence], state: SchedulerState) -> Sequence:
@@ -25,7 +25,7 @@ def guarded_victim(name: str, victim: object) -> Victim:
         except RAISED as error:
             fail("victim", name, "it", error)
         if not any(sequence is chosen for sequence in running):
-            raise broken("victim", name, f"it named {chosen!r}, which does not run")
+            raise broken("victim", name, f"it chose {chosen!r}, which does not run")
         return chosen
 
     checked.__doc__ = function.__doc__

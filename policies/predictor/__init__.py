@@ -1,6 +1,6 @@
-"""What policies are told about the lengths of answers.
+"""Predictions of output lengths for policies.
 
-The contract is :mod:`~kvsim.policies.predictor.base`; one file a predictor.
+The contract is :mod:`~kvsim.policies.predictor.base`; each predictor has one file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The seam of length predictors: what policies are told about answers that nobody knows."""
+"""The contract of length predictors: predictions of output lengths that policies cannot see."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class LengthPredictor(Protocol):
-    """Guesses of output lengths.
+    """Predicts output lengths.
 
-    ``uses_oracle``: guesses are made from true lengths. ``predicts`` is false for ``none`` alone:
-    policies that need a guess refuse it by name.
+    ``uses_oracle``: predictions use true lengths. ``predicts`` is false only for ``none``. Policies
+    that need a prediction refuse ``none``, and their message names it.
     """
 
     name: str
@@ -20,27 +20,27 @@ class LengthPredictor(Protocol):
     predicts: bool
 
     def output_tokens(self, sequence: Sequence) -> int:
-        """Tokens that the answer is expected to have in all, at least one more than it has."""
+        """Return the predicted output length in total, at least one more than sampled so far."""
         ...
 
     def finished(self, sequence: Sequence) -> None:
-        """An answer ended; its length, ``known - prompt_tokens``, may be learnt from now on."""
+        """Learn from a finished request: ``num_tokens - prompt_tokens`` output tokens."""
         ...
 
 
 def sampled_tokens(sequence: Sequence) -> int:
-    """Tokens of the answer so far."""
+    """Return the number of output tokens so far."""
     return sequence.num_tokens - sequence.prompt_tokens
 
 
 def conditioned(guess: int, sequence: Sequence, max_model_len: int) -> int:
-    """Cut a guess to what client and model allow; an unfinished answer has one more at least."""
+    """Limit a prediction to what client and model allow, and to at least one token more."""
     allowed = min(sequence.max_tokens, max_model_len - sequence.prompt_tokens)
     return max(min(guess, allowed), sampled_tokens(sequence) + 1)
 
 
 def require_prediction(predictor: LengthPredictor, who: str) -> None:
-    """Refuse the predictor ``none`` for a policy that needs guesses.
+    """Refuse the predictor ``none`` for a policy that needs predictions.
 
     Raises
     ------
@@ -52,8 +52,8 @@ def require_prediction(predictor: LengthPredictor, who: str) -> None:
 
 
 def no_prediction(who: str, name: str = "none") -> str:
-    """Say that ``who`` needs guesses that the predictor ``name`` does not make."""
+    """Return the message that ``who`` needs predictions and predictor ``name`` has none."""
     return (
-        f"{who} needs predicted lengths: predictor.kind = {name!r} has none; choose "
-        "another, such as 'quantile' (learnt from finished answers)"
+        f"{who} needs predicted lengths, but predictor.kind = {name!r} has none; choose "
+        "another, such as 'quantile' (learnt from finished outputs)"
     )

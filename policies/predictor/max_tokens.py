@@ -1,4 +1,4 @@
-"""The longest answer that is allowed: a bound, not a guess, and never too low."""
+"""The longest output that is allowed: an upper bound, which is never too low."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MaxTokens:
-    """What the client allowed, or the room that the model leaves."""
+    """Predicts the limit of the client, or the room that the model leaves."""
 
     name = "max_tokens"
     uses_oracle = False
@@ -22,7 +22,7 @@ class MaxTokens:
         self._max_model_len = context.config.max_model_len
 
     def output_tokens(self, sequence: Sequence) -> int:
-        """The same until the end."""
+        """Return the same number until the end."""
         return conditioned(sequence.max_tokens, sequence, self._max_model_len)
 
     def finished(self, sequence: Sequence) -> None:

@@ -1,4 +1,4 @@
-"""Nobody guesses: the predictor of engines that do not ask for one."""
+"""No prediction: the predictor of engines that do not use predictions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 class NoPrediction:
-    """Knows nothing, and is never asked."""
+    """Predicts nothing; policies that need predictions refuse it before the run."""
 
     name = "none"
     uses_oracle = False
     predicts = False
 
     def output_tokens(self, sequence: Sequence) -> int:
-        """Raise: who needs a guess refuses this predictor."""
+        """Raise ValueError: this predictor has no predictions."""
         raise ValueError("predictor.kind = 'none' predicts nothing; choose another predictor")
 
     def finished(self, sequence: Sequence) -> None:

@@ -1,7 +1,7 @@
-"""Predictors that look behind the wall: the truth, and the truth with a chosen error.
+"""Predictors that read the true lengths: the exact length, or with a chosen error.
 
-Each declares ``uses_oracle``, so that a run's notes say so. Errors are drawn once a request, from
-the run's seed and the request's id alone: every policy that is compared sees the same ones.
+Each declares ``uses_oracle``, so that a run's notes say so. Errors are drawn once for each request,
+only from the run's seed and the request's id. So all compared policies see the same errors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Oracle:
         self._guesses: dict[int, int] = {}
 
     def output_tokens(self, sequence: Sequence) -> int:
-        """The request's guess, made once, cut to what is possible by now."""
+        """Return the request's prediction, made once, limited to what is still possible."""
         guess = self._guesses.get(sequence.index)
         if guess is None:
             guess = self._guess(sequence, self._truth.num_outputs(sequence.index))
@@ -68,16 +68,17 @@ class Noisy(Oracle):
 class Bucketed(Oracle):
     """The upper bound of the true length's bucket: a classifier of lengths.
 
-    So do S3 (Jin et al., NeurIPS 2023) and others that reserve memory by a predicted class.
-    ``predictor.bucket_bounds`` are upper bounds, included; beyond the last the answer may be as
-    long as is allowed. A share ``predictor.bucket_error_rate`` of the requests is put one bucket
-    too low or too high, with equal chances. An answer that outgrows its bucket moves to the next.
+    S3 (Jin et al., NeurIPS 2023) and others reserve memory by a predicted class in this way.
+    ``predictor.bucket_bounds`` are inclusive upper bounds. Beyond the last bound the output may be
+    as long as is allowed. A share ``predictor.bucket_error_rate`` of the requests is put one bucket
+    too low or too high, with equal probability. An output that outgrows its bucket moves to the
+    next one.
     """
 
     name = "bucketed"
 
     def output_tokens(self, sequence: Sequence) -> int:
-        """Upper bound of the bucket, or of the first one above what is sampled already."""
+        """Return the upper bound of the bucket, or of the first one above the sampled tokens."""
         guess = super().output_tokens(sequence)
         if guess > sampled_tokens(sequence) + 1:
             return guess
@@ -99,6 +100,6 @@ class Bucketed(Oracle):
 
 
 def uniform(seed: int, name: str) -> float:
-    """A number in (0, 1) from seed and request id, the same on every machine."""
+    """Return a number in (0, 1) from seed and request id, the same on every machine."""
     digest = blake2b(f"{seed}:{name}".encode(errors="surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(digest) // 2**12 + 0.5) / 2**52

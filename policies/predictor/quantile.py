@@ -1,9 +1,10 @@
-"""A quantile of the answers that have ended, by class of prompt length, learnt as the run goes.
+"""A quantile of the finished output lengths, by class of prompt length, learnt during the run.
 
-Prompts of one class share the number of binary digits (512 to 1,023 tokens are one class). Until
-``MIN_ANSWERS`` of a class have ended all classes count together; until so many have ended at all
-the guess is ``predictor.prior``. While an answer grows, only longer ones are its peers: the guess
-is the quantile among those. One that is longer than all is expected to double.
+Prompts of one class have the same number of binary digits (512 to 1,023 tokens are one class).
+Until ``MIN_ANSWERS`` outputs of a class have finished, all classes count together. Until
+``MIN_ANSWERS`` outputs of all classes have finished, the prediction is ``predictor.prior``. While
+an output grows, only longer finished outputs are compared with it; the prediction is the quantile
+among those. An output that is longer than all finished ones is expected to double.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MIN_ANSWERS: Final = 8
 
 
 class Quantile:
-    """See the module docstring; a guess is O(log answers)."""
+    """See the module docstring; a prediction is O(log outputs)."""
 
     name = "quantile"
     uses_oracle = False
@@ -34,7 +35,7 @@ class Quantile:
         self._by_class: dict[int, list[int]] = {}
 
     def output_tokens(self, sequence: Sequence) -> int:
-        """Quantile of the peers' lengths, cut to what is allowed."""
+        """Return the quantile of the compared lengths, limited to what is allowed."""
         return conditioned(self._guess(sequence), sequence, self._config.max_model_len)
 
     def finished(self, sequence: Sequence) -> None:

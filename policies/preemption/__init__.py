@@ -1,7 +1,8 @@
-"""Who is preempted when memory runs out, and what becomes of its KV.
+"""Which sequence is preempted when memory runs out, and what happens to its KV.
 
-A batching asks :mod:`~kvsim.policies.preemption.victims` for the victim (SGLang's batching,
-``new_token_ratio``, has a rule of its own) and ``mode`` whether its KV is recomputed or swapped.
+A batching policy asks :mod:`~kvsim.policies.preemption.victims` for the victim. Only SGLang's
+batching, ``new_token_ratio``, has a separate rule. ``mode`` decides whether the KV is recomputed or
+swapped.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Swap or recompute, whichever the run's cost model calls cheaper for this victim.
+"""Swap or recompute: the cheaper one for each victim, by the run's cost model.
 
-    swap       = copies out + copies in                         of the blocks it holds
-    recompute  = work(hit -> known) - work(computed -> known)   what it has to do twice
+    swap       = copies out + copies in                       of the blocks that it holds
+    recompute  = work(hit -> num_tokens) - work(num_computed_tokens -> num_tokens)
 
-``work`` is prefill in chunks of the token budget, alone; the second term is due either way. What
-the prefix cache will still hold of the victim is not known when it is put out. It is expected to be
-the same share of its full blocks as that of all victims that came back so far; before the first
-one, all of them (none without a prefix cache).
+``work`` is prefill in chunks of the token budget, alone. The second term is needed in both cases,
+so it does not count. At preemption it is not known how much of the victim the prefix cache will
+still hold later. The expected hit is a share of the victim's full blocks: the share of all victims
+that returned so far. Before the first victim returns, the share is 1 (0 without a prefix cache).
 
-When the victim runs again the cache is asked what it holds of it then, swapped or not. The choice
-was *right* if it was the cheaper one with that hit in place of the expected one. (Had the other
-been taken, the cache might have held something else: that run is not simulated.)
+When the victim runs again, the cache is asked how much of it the cache holds then, swapped or not.
+The choice was *right* if it was the cheaper one with this hit in place of the expected hit. (With
+the other choice the cache might have held something else. That run is not simulated.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Choice(NamedTuple):
-    """Made when a victim was put out; ``hittable``: tokens of its full blocks."""
+    """A choice at a preemption; ``hittable``: tokens of the victim's full blocks."""
 
     swapped: bool
     swap_ps: int
@@ -34,7 +34,7 @@ class _Choice(NamedTuple):
 
 
 class Auto(Swap):
-    """See the module docstring; a tie is computed again."""
+    """See the module docstring; if both cost the same, the victim is recomputed."""
 
     def __init__(self, context: PolicyContext) -> None:
         super().__init__(context)
@@ -48,7 +48,7 @@ class Auto(Swap):
         self._hit_tokens = 0
 
     def swaps(self, sequence: Sequence, num_blocks: int) -> bool:
-        """Whether the way to the host and back is cheaper; not weighed where that is full."""
+        """Whether swapping is cheaper; always false if the host is full."""
         if not super().swaps(sequence, num_blocks):
             return False
         swap_ps = 2 * self._link.copy_ps(num_blocks)
@@ -63,7 +63,7 @@ class Auto(Swap):
         return swapped
 
     def returned(self, sequence: Sequence, hit_tokens: int) -> Judgement | None:
-        """Judge the choice and learn from the hit."""
+        """Check the earlier choice and learn from the hit."""
         choice = self._open.pop(sequence.index, None)
         if choice is None:
             return None
@@ -75,7 +75,7 @@ class Auto(Swap):
         return Judgement(choice.swapped, right)
 
     def _hittable(self, sequence: Sequence) -> int:
-        """Tokens of the full blocks that a look-up could find at best."""
+        """Return the tokens of the full blocks that a lookup could find at best."""
         if not self._config.enable_prefix_caching:
             return 0
         size = self._config.block_size
@@ -93,7 +93,7 @@ class Auto(Swap):
         return max(self._work_ps(hit_tokens, known) - self._work_ps(num_computed_tokens, known), 0)
 
     def _work_ps(self, start: int, stop: int) -> int:
-        """Prefill from token ``start`` up to ``stop``, alone, in chunks of the budget."""
+        """Return the prefill time from ``start`` to ``stop``, alone, in chunks of the budget."""
         chunk = self._config.max_num_batched_tokens
         return sum(
             self._cost.prefill_ps(min(chunk, stop - past), past)

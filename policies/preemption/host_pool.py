@@ -1,15 +1,15 @@
-"""Host memory for the blocks of swapped sequences: who holds how many.
+"""Host memory for the blocks of swapped sequences, as a number of blocks for each sequence.
 
-Blocks there are interchangeable, nothing is looked up in them: a count for each owner says all.
+Host blocks are interchangeable, and no lookup reads them. So a count for each sequence is enough.
 """
 
 from __future__ import annotations
 
 
 class HostPool:
-    """``num_blocks`` blocks of host memory, all of a rank's; each call is O(1).
+    """``num_blocks`` blocks of host memory of one rank; each call is O(1).
 
-    ``num_used`` are held now, ``peak_used`` the most that ever were.
+    ``num_used`` blocks are held now; ``peak_used`` is the maximum so far.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -19,7 +19,7 @@ class HostPool:
         self._held: dict[int, int] = {}
 
     def fits(self, num_blocks: int) -> bool:
-        """Whether so many blocks are free."""
+        """Whether ``num_blocks`` blocks are free."""
         return self.num_used + num_blocks <= self.num_blocks
 
     def put(self, index: int, num_blocks: int) -> None:
@@ -31,7 +31,7 @@ class HostPool:
         self.peak_used = max(self.peak_used, self.num_used)
 
     def take(self, index: int) -> int:
-        """Give up what sequence ``index`` holds; return how many blocks that were."""
+        """Free the blocks of sequence ``index``; return how many it held."""
         num_blocks = self._held.pop(index)
         self.num_used -= num_blocks
         return num_blocks
@@ -44,4 +44,4 @@ class HostPool:
         """Verify the counts; O(owners)."""
         assert self.num_used == sum(self._held.values()), "host blocks are lost"
         assert 0 <= self.num_used <= self.peak_used <= self.num_blocks, "the host is overfull"
-        assert all(count > 0 for count in self._held.values()), "an owner without blocks"
+        assert all(count > 0 for count in self._held.values()), "a sequence holds 0 host blocks"

@@ -1,15 +1,16 @@
-"""What becomes of a victim's KV: thrown away and computed again, or kept in host memory.
+"""What happens to a victim's KV: freed and computed again, or copied to host memory.
 
-``recompute``  blocks are given up; the sequence waits again and computes all but its hit (vLLM v1)
-``swap``       blocks are copied to the host as long as it has room, and back before anybody new
-               enters; else recompute (vLLM v0, where a full host ends the engine)
-``swap-groups``  swap for sequence groups of several, recompute for single sequences (vLLM v0's own
-               choice; a group that has parted cannot be computed again)
+``recompute``  blocks are freed; the sequence waits again and computes all but its hit (vLLM v1)
+``swap``       blocks are copied to the host while it has room, and copied back before any new
+               request is admitted; else recompute (vLLM v0, where a full host ends the engine)
+``swap-groups``  swap for sequence groups of several, recompute for single sequences (the default
+               of vLLM v0; sequences of a group that differ cannot be recomputed)
 ``auto``       the cheaper of the two by the run's cost model: :mod:`kvsim.policies.preemption.auto`
 
-A block that others hold too is *copied*, not pinned: the victim gives its reference up, takes its
-own copy along and comes back with blocks of its own. So what it shared is a duplicate afterwards.
-What the sequences of one group share goes once and is shared again when it comes back.
+A block that other sequences hold too is *copied*, not pinned. The victim drops its reference, keeps
+a copy on the host and gets new blocks at swap-in. So the blocks that it shared are duplicates
+afterwards. Blocks that the sequences of one group share are copied once, and are shared again
+after swap-in.
 """
 
 from __future__ import annotations
@@ -24,29 +25,32 @@ if TYPE_CHECKING:
 
 
 class Judgement(NamedTuple):
-    """A choice looked at when its victim came back: what it was, and whether it was right."""
+    """A choice checked when its victim returned: what was chosen, and whether it was right."""
 
     swapped: bool
     right: bool
 
 
 class PreemptionMode(Protocol):
-    """Decides for one engine; ``num_host_full`` counts victims that the host had no room for."""
+    """Swap or recompute, for one engine.
+
+    ``num_host_full`` counts victims for which the host had no room.
+    """
 
     host: HostPool
     num_host_full: int
 
     def swaps(self, sequence: Sequence, num_blocks: int) -> bool:
-        """Whether a victim that holds ``num_blocks`` goes to the host; it still holds them."""
+        """Whether a victim is swapped out; it still holds its ``num_blocks`` blocks."""
         ...
 
     def returned(self, sequence: Sequence, hit_tokens: int) -> Judgement | None:
-        """A victim runs again; ``hit_tokens``: what the prefix cache holds of it now."""
+        """Note that a victim runs again; ``hit_tokens``: what the prefix cache holds of it now."""
         ...
 
 
 class Recompute:
-    """Nothing goes to the host."""
+    """Every victim is recomputed."""
 
     def __init__(self) -> None:
         self.host = HostPool(0)
@@ -57,31 +61,31 @@ class Recompute:
         return False
 
     def returned(self, _sequence: Sequence, _hit_tokens: int) -> Judgement | None:
-        """Nothing was weighed."""
+        """Return None: there was no choice."""
         return None
 
 
 class Swap:
-    """Everything goes to the host that has room there."""
+    """Every victim is swapped out while the host has room."""
 
     def __init__(self, context: PolicyContext) -> None:
         self.host = HostPool(context.config.num_host_blocks)
         self.num_host_full = 0
 
     def swaps(self, _sequence: Sequence, num_blocks: int) -> bool:
-        """Whether there is room; all of a sequence goes or nothing."""
+        """Whether the host has room for all blocks of the sequence."""
         fits = self.host.fits(num_blocks)
         self.num_host_full += not fits
         return fits
 
     def returned(self, _sequence: Sequence, _hit_tokens: int) -> Judgement | None:
-        """Nothing was weighed."""
+        """Return None: there was no choice."""
         return None
 
 
 class SwapGroups(Swap):
-    """Groups of several go to the host, single sequences are computed again."""
+    """Groups of several are swapped out, single sequences are recomputed."""
 
     def swaps(self, sequence: Sequence, num_blocks: int) -> bool:
-        """Whether there is room for a group."""
+        """Whether the sequence is a group and the host has room for it."""
         return sequence.width > 1 and super().swaps(sequence, num_blocks)

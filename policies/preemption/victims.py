@@ -1,7 +1,8 @@
-"""Who gives way when a running sequence lacks memory: pure functions of the running list.
+"""Which sequence is preempted when a running one needs memory: pure functions of the running list.
 
-``running`` is in order of admission, those that came back from the host last; of equals the last
-admitted is taken unless the function says otherwise. A victim may be the sequence that lacks.
+``running`` is in order of admission; swapped-in sequences come last. Of equal sequences the last
+admitted is chosen, unless the function says otherwise. The victim may be the sequence that needs
+memory.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def by_queue(running: SequenceOf[Sequence], state: SchedulerState) -> Sequence:
-    """As the queue is ordered (vLLM): ``lowest-priority`` under ``priority``, else ``last``."""
+    """By queue order (vLLM): ``lowest-priority`` under ``priority``, else ``last``."""
     choose = lowest_priority if state.config.queue.policy == "priority" else last
     return choose(running, state)
 
@@ -30,7 +31,7 @@ def last(running: SequenceOf[Sequence], _state: SchedulerState) -> Sequence:
 
 
 def first(running: SequenceOf[Sequence], _state: SchedulerState) -> Sequence:
-    """The one admitted first: it holds most, and has been served longest."""
+    """The one admitted first: it holds most, and has run longest."""
     return running[0]
 
 
@@ -51,12 +52,12 @@ def most_blocks(running: SequenceOf[Sequence], state: SchedulerState) -> Sequenc
 
 
 def lowest_priority(running: SequenceOf[Sequence], _state: SchedulerState) -> Sequence:
-    """Largest (priority, arrival); of equals the first in the running list (vLLM, priority)."""
+    """Largest (priority, arrival); of equal ones the first in the running list (vLLM, priority)."""
     return max(running, key=lambda sequence: (sequence.priority, sequence.arrival_ps))
 
 
 def most_remaining(running: SequenceOf[Sequence], state: SchedulerState) -> Sequence:
-    """Most tokens still to be generated, as the predictor has it; refuses predictor ``none``."""
+    """Most output tokens left, by the predictor; refuses the predictor ``none``."""
     predict = state.context.predictor.output_tokens
     return max(
         reversed(running),

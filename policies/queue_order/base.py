@@ -1,4 +1,4 @@
-"""The seam of queue orders."""
+"""The contract of queue orders."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ if TYPE_CHECKING:
 
 
 class QueueOrder(Protocol):
-    """Sequences that wait, in the order in which they may enter.
+    """Waiting sequences, in the order of their admission.
 
-    Only the head is ever tried: one that cannot enter holds up everybody behind it. It is asked for
-    at each scheduling call and after each admission, so orders may change in between.
+    Only the head is tried. If the head cannot be admitted, all sequences behind it wait. The engine
+    asks for the head at each scheduling call and after each admission, so the order may change in
+    between.
     """
 
     name: str
 
     def push(self, sequence: Sequence) -> None:
-        """A request arrives."""
+        """Add a request that arrives."""
         ...
 
     def push_preempted(self, sequence: Sequence) -> None:
-        """A preempted sequence returns."""
+        """Add a preempted sequence."""
         ...
 
     def head(self) -> Sequence:
-        """Who is next; the queue must not be empty."""
+        """Return the next sequence; the queue must not be empty."""
         ...
 
     def pop(self) -> Sequence:
-        """Take out the head."""
+        """Remove and return the head."""
         ...
 
     def remove(self, sequence: Sequence) -> None:
-        """Take out one that ended while it waited."""
+        """Remove a sequence that ended while it waited."""
         ...
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Sequence]:
-        """In order of the queue."""
+        """Return the sequences in queue order."""
         ...

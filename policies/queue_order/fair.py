@@ -1,14 +1,16 @@
 """Fair among users: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), in tokens.
 
-Users with waiting requests stand in a ring. A user's turn adds ``queue.quantum`` tokens to its
-deficit; while that pays for its first request, the request enters and its tokens are taken off;
-then it is the next user's turn. A user with nothing left to wait keeps no deficit. Within a user
-requests are served in order of arrival. Preempted ones have paid: they come before all others.
+Users with waiting requests form a ring. A user's turn adds ``queue.quantum`` tokens to the user's
+deficit. While the deficit covers the user's first request, the request is admitted and its cost is
+subtracted. Then the next user has the turn. A user without waiting requests keeps no deficit.
+Requests of one user are served in order of arrival. Preempted requests were charged already; they
+come before all others.
 
-A request costs the prompt tokens it brings, and its predicted output where there is a predictor;
-under ``none`` answers are not charged. So over time each user that always has something waiting
-gets the same tokens, to within a quantum and its largest request, however many requests it sends;
-and whenever somebody waits there is a head: no capacity is held back.
+A request costs its prompt tokens, plus its predicted output if there is a predictor. With the
+predictor ``none`` outputs are not charged. Consider users that always have a waiting request. Over
+time each of them gets the same number of tokens, to within one quantum and its largest request. The
+number of requests that a user sends does not matter. Whenever a request waits there is a head, so
+no capacity is held back.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
 
 
 class Fair:
-    """See the module docstring. A user is :attr:`Sequence.user`; the ring's first has the turn.
+    """See the module docstring. A user is :attr:`Sequence.user`.
 
-    ``_began`` tells whether that turn has brought its quantum.
+    The first user of the ring has the turn. ``_began`` says whether the quantum of that turn was
+    added.
     """
 
     name = "fair"
@@ -41,7 +44,7 @@ class Fair:
         self._began = False
 
     def push(self, sequence: Sequence) -> None:
-        """A request arrives: last of its user's; a new user comes last in the ring."""
+        """Add a request behind the others of its user; a new user comes last in the ring."""
         user = sequence.user
         if user not in self._waiting:
             self._waiting[user] = deque()
@@ -50,18 +53,18 @@ class Fair:
         self._waiting[user].append(sequence)
 
     def push_preempted(self, sequence: Sequence) -> None:
-        """A preempted one returns: first of all."""
+        """Add a preempted sequence before all others."""
         self._returned.appendleft(sequence)
 
     def head(self) -> Sequence:
-        """Who is next; O(users)."""
+        """Return the next sequence; O(users)."""
         if self._returned:
             return self._returned[0]
         self._pass_turn()
         return self._waiting[self._ring[0]][0]
 
     def pop(self) -> Sequence:
-        """Take out the head and charge its user."""
+        """Remove the head and charge its user."""
         if self._returned:
             return self._returned.popleft()
         self._pass_turn()
@@ -72,7 +75,7 @@ class Fair:
         return sequence
 
     def remove(self, sequence: Sequence) -> None:
-        """Take out one that ended while it waited."""
+        """Remove a sequence that ended while it waited."""
         if sequence in self._returned:
             self._returned.remove(sequence)
         else:
@@ -83,7 +86,7 @@ class Fair:
         return len(self._returned) + sum(map(len, self._waiting.values()))
 
     def __iter__(self) -> Iterator[Sequence]:
-        """In the order of leaving if nobody else came: plays the turns on a copy."""
+        """Return the order of admission if no request arrives: plays the turns on a copy."""
         copy = object.__new__(Fair)
         copy._predictor, copy._quantum = self._predictor, self._quantum
         copy._returned = deque(self._returned)
@@ -104,7 +107,7 @@ class Fair:
         return sequence.prompt_tokens + self._predictor.output_tokens(sequence)
 
     def _pass_turn(self) -> None:
-        """Go round until the first of the ring can pay, whole rounds at once."""
+        """Pass the turn until the first user of the ring can pay, whole rounds at once."""
         turns = {
             user: -(-max(self._cost(self._waiting[user][0]) - deficit, 0) // self._quantum)
             for user, deficit in self._deficit.items()

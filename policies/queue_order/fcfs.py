@@ -20,23 +20,23 @@ class FCFS:
         self._queue: deque[Sequence] = deque()
 
     def push(self, sequence: Sequence) -> None:
-        """A request arrives: last."""
+        """Add a request that arrives: last."""
         self._queue.append(sequence)
 
     def push_preempted(self, sequence: Sequence) -> None:
-        """A preempted one returns: first."""
+        """Add a preempted sequence: first."""
         self._queue.appendleft(sequence)
 
     def head(self) -> Sequence:
-        """Who is next; the queue must not be empty."""
+        """Return the next sequence; the queue must not be empty."""
         return self._queue[0]
 
     def pop(self) -> Sequence:
-        """Take out the head."""
+        """Remove and return the head."""
         return self._queue.popleft()
 
     def remove(self, sequence: Sequence) -> None:
-        """Take out one that ended while it waited."""
+        """Remove a sequence that ended while it waited."""
         self._queue.remove(sequence)
 
     def __len__(self) -> int:

@@ -1,10 +1,10 @@
 """Longest cached prefix first: SGLang's ``lpm`` (managers/schedule_policy.py).
 
-SGLang sorts its queue by matched prefix once a scheduling call, and keeps the order of arrival
-while more than 128 requests wait, as matching them all is dear: ``queue.lpm_max_waiting``. Here the
-head is looked for anew at each admission, so that a prefix that one request brings in counts for
-the next at once. SGLang's setting back of requests whose prefix another waiting one is about to
-bring in is left out: of those, too, the first comes first.
+SGLang sorts its queue by matched prefix once for each scheduling call. While more than 128 requests
+wait (``queue.lpm_max_waiting``) it keeps the order of arrival, because matching all of them is
+expensive. Here the head is searched again at each admission. So a prefix that one request caches
+counts for the next request at once. SGLang also delays requests if another waiting request is about
+to cache their prefix. This is not modelled: such requests keep their order of arrival.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LongestPrefixMatch(FCFS):
-    """See the module docstring; of equal prefixes the first of the queue (preempted ones first)."""
+    """See the module docstring; equal prefixes keep queue order (preempted sequences first)."""
 
     name = "longest-prefix-match"
 
@@ -32,17 +32,17 @@ class LongestPrefixMatch(FCFS):
         self._head: Sequence | None = None
 
     def push(self, sequence: Sequence) -> None:
-        """A request arrives."""
+        """Add a request that arrives."""
         self._head = None
         super().push(sequence)
 
     def push_preempted(self, sequence: Sequence) -> None:
-        """A preempted one returns."""
+        """Add a preempted sequence."""
         self._head = None
         super().push_preempted(sequence)
 
     def head(self) -> Sequence:
-        """Who is next, by what is cached now; O(waiting x hit), O(1) in a long queue."""
+        """Return the next sequence by the cache of now; O(waiting x hit), O(1) in a long queue."""
         if self._is_long():
             self._head = self._queue[0]
         else:
@@ -50,13 +50,13 @@ class LongestPrefixMatch(FCFS):
         return self._head
 
     def pop(self) -> Sequence:
-        """Take out who was found as head, whatever became cached since."""
+        """Remove the sequence that was found as head, even if the cache has changed since."""
         head = self.head() if self._head is None else self._head
         self.remove(head)
         return head
 
     def remove(self, sequence: Sequence) -> None:
-        """Take out one that ended while it waited."""
+        """Remove a sequence that ended while it waited."""
         self._head = None
         super().remove(sequence)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Priority:
-    """The queue of vLLM's ``policy="priority"``: preempted ones just go back into it."""
+    """The queue of vLLM's ``policy="priority"``; preempted sequences are inserted by priority."""
 
     name = "priority"
 
@@ -20,7 +20,7 @@ class Priority:
         self._queue: list[tuple[int, int, str, Sequence]] = []
 
     def push(self, sequence: Sequence) -> None:
-        """A request arrives, or returns: to its place."""
+        """Insert a request that arrives or returns."""
         insort(
             self._queue,
             (sequence.priority, sequence.arrival_ps, sequence.name, sequence),
@@ -30,15 +30,15 @@ class Priority:
     push_preempted = push
 
     def head(self) -> Sequence:
-        """Who is next; the queue must not be empty."""
+        """Return the next sequence; the queue must not be empty."""
         return self._queue[0][3]
 
     def pop(self) -> Sequence:
-        """Take out the head."""
+        """Remove and return the head."""
         return self._queue.pop(0)[3]
 
     def remove(self, sequence: Sequence) -> None:
-        """Take out one that ended while it waited."""
+        """Remove a sequence that ended while it waited."""
         self._queue = [entry for entry in self._queue if entry[3] is not sequence]
 
     def __len__(self) -> int:

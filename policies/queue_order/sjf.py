@@ -1,13 +1,14 @@
-"""Shortest job first, by the work that is expected to be left.
+"""Shortest job first, by the expected remaining work.
 
-A waiting sequence's work is how long its prefill beside what is cached and the rest of its
-predicted answer would last alone, by the run's cost model. With ``queue.ageing`` = a, every second
-waited counts as ``a`` seconds less of work: the key is ``work - a x (now - arrival)``. As ``now``
-is the same for all, the order is that of ``work + a x arrival`` and needs no clock.
+The work of a waiting sequence is a time by the run's cost model, as if the sequence ran alone. It
+has two parts: the prefill of what is not cached, and the rest of the predicted output. With
+``queue.ageing`` = a, each second of waiting counts as ``a`` seconds less of work: the key is ``work
+- a x (now - arrival)``. ``now`` is the same for all sequences. So the order is that of ``work + a x
+arrival`` and needs no clock.
 
-Cache, tokens and predictions change while a sequence waits. Its key is taken when it arrives or
-returns, and those of all are taken anew before the next head is looked for once one has entered: a
-whole pass over the queue for each admission, none for each step.
+Cache, tokens and predictions change while a sequence waits. Its key is computed when it arrives or
+returns. After an admission all keys are computed again before the next head is chosen. This is one
+pass over the queue for each admission, and none for each step.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class ShortestJobFirst:
-    """See the module docstring; ties by arrival, then place in the trace."""
+    """See the module docstring; ties are broken by arrival, then by position in the trace."""
 
     name = "sjf"
 
     def __init__(self, context: PolicyContext) -> None:
         require_prediction(context.predictor, "queue.policy = 'sjf'")
-        assert context.cost is not None, "work is told in seconds by a cost model"
+        assert context.cost is not None, "a cost model gives the work in seconds"
         self._predictor = context.predictor
         self._cost = context.cost
         self._cached_tokens = context.cached_tokens
@@ -42,28 +43,31 @@ class ShortestJobFirst:
         self._stale = False
 
     def push(self, sequence: Sequence) -> None:
-        """A request arrives, or returns: to its place by its key as of now."""
+        """Insert a request that arrives or returns, by its present key."""
         insort(self._queue, self._entry(sequence), key=lambda entry: entry[:3])
 
     push_preempted = push
 
     def head(self) -> Sequence:
-        """Who is next; O(waiting x hit) after an admission, else O(1)."""
+        """Return the next sequence; O(waiting x hit) after an admission, else O(1)."""
         self._renew()
         return self._queue[0][3]
 
     def pop(self) -> Sequence:
-        """Take out the head."""
+        """Remove and return the head."""
         self._renew()
         self._stale = True
         return self._queue.pop(0)[3]
 
     def remove(self, sequence: Sequence) -> None:
-        """Take out one that ended while it waited."""
+        """Remove a sequence that ended while it waited."""
         self._queue = [entry for entry in self._queue if entry[3] is not sequence]
 
     def work_ps(self, sequence: Sequence) -> int:
-        """Prefill of what is not cached, then all predicted tokens but the one it samples."""
+        """Return the time of the prefill of uncached tokens, then of the predicted decodes.
+
+        The prefill samples the first predicted token; the decodes sample the others.
+        """
         cached = self._cached_tokens(sequence)
         remaining = self._predictor.output_tokens(sequence) - sampled_tokens(sequence)
         prefill_ps = self._cost.prefill_ps(sequence.num_tokens - cached, cached)

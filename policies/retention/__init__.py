@@ -1,7 +1,7 @@
-"""What one KV group keeps of a sequence.
+"""Which tokens one KV group keeps of a sequence.
 
-The contract is :mod:`~kvsim.policies.retention.base`. ``scores`` and ``mass`` are what
-``heavy_hitters`` chooses by.
+The contract is :mod:`~kvsim.policies.retention.base`. ``heavy_hitters`` chooses by the scores of
+``scores`` and ``mass``.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def sinks_recent(config: SchedulerConfig, _group: KVGroup, _seed: int) -> Retent
 
 
 def fifo(config: SchedulerConfig, _group: KVGroup, _seed: int) -> Retention:
-    """The last tokens, as many as the budget says."""
+    """The last tokens, as many as the budget allows."""
     return SinksRecent(0, config.retention.budget_and_recent()[1])
 
 
 def heavy_hitters(config: SchedulerConfig, _group: KVGroup, seed: int) -> Retention:
-    """The last tokens and those that draw most attention (H2O)."""
+    """The last tokens and those that get most attention (H2O)."""
     budget, recent = config.retention.budget_and_recent()
     return HeavyHitters(
         budget - recent,
@@ -53,20 +53,20 @@ def heavy_hitters(config: SchedulerConfig, _group: KVGroup, seed: int) -> Retent
 
 
 def scores_of(config: SchedulerConfig) -> AttentionScores | None:
-    """The file of attention scores, where one is supplied.
+    """Return the file of attention scores, if one is given.
 
     Raises
     ------
     ValueError
-        Where it cannot be used, or a sequence may grow beyond its positions.
+        If the file cannot be used, or a sequence may grow beyond its positions.
     """
     if config.retention.scores is None:
         return None
     scores = read_scores(Path(config.retention.scores))
     if scores.num_positions < config.max_model_len:
         raise ValueError(
-            f"retention.scores covers {scores.num_positions:,} positions, sequences may have "
-            f"engine.max_model_len (={config.max_model_len:,}): lower it"
+            f"retention.scores covers {scores.num_positions:,} positions, but sequences may have "
+            f"engine.max_model_len = {config.max_model_len:,}: lower it"
         )
     return scores
 
@@ -83,7 +83,7 @@ RETENTION: Final[Registry[Callable[[SchedulerConfig, KVGroup, int], Retention]]]
 
 
 def make_retention(config: SchedulerConfig, group: KVGroup, seed: int = 0) -> Retention:
-    """Build what a run's options say of one KV group."""
+    """Build the retention of one KV group from a run's options."""
     return RETENTION.find(config.retention.kind)(config, group, seed)
 
 

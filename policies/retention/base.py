@@ -1,10 +1,10 @@
-"""The seam of retention: what one KV group keeps of a sequence.
+"""The contract of retention: which tokens one KV group keeps of a sequence.
 
     position   0 1 2 3 4 5 6 7 8 9 | 10       computed = 10: position 10 is computed next
     kept       . . x x . . . x x x            and attends to [2, 4) and [7, 10)
 
-Block tables drop what falls out of the kept ranges: a block goes when none of its tokens is kept;
-what is dropped of a block that stays is a *hole* in it.
+Block tables drop the tokens outside the kept ranges. A block is freed when none of its tokens is
+kept. A dropped token in a block that stays is a *hole* in the block.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ class Retention(Protocol):
     Attributes
     ----------
     size : int or None
-        Most tokens that a head attends to, the one that is being computed included; ``None``: all.
+        Most tokens that a head attends to, including the one being computed; ``None``: all.
     window : int or None
-        ``size`` where the model itself attends to no more. What is kept is then as exact as if
-        nothing had been dropped: keys are given to the end, and a hit needs only what is kept.
-        Chosen dropping has none: who has dropped a token publishes nothing more.
+        ``size`` if the model itself attends to no more tokens. Results are then as exact as if
+        nothing had been dropped. All blocks get keys, and a hit needs only the kept tokens.
+        ``None`` if a policy chooses what to drop. A sequence that has dropped a token then
+        publishes no more blocks.
     waits_for_prompt : bool
         Nothing is dropped before all tokens known at an admission are computed.
     num_heads : int
-        Heads that each keep ``size`` tokens of their own; a slot is kept while any head keeps its
+        Number of heads that each choose ``size`` tokens; a slot is kept while any head keeps its
         token.
     """
 
@@ -40,12 +41,12 @@ class Retention(Protocol):
         ...
 
     def most_blocks(self, block_size: int, in_flight: int, max_model_len: int) -> int | None:
-        """Most blocks that a sequence holds with ``in_flight`` tokens in steps not yet ended.
+        """Return the most blocks of a sequence with ``in_flight`` tokens in steps not yet ended.
 
         ``None``: as many as its tokens fill.
         """
         ...
 
     def forget(self, index: int) -> None:
-        """Sequence ``index`` holds nothing any more."""
+        """Note that sequence ``index`` holds no memory any more."""
         ...

@@ -16,8 +16,8 @@ class Full:
         return (range(computed),)
 
     def most_blocks(self, block_size: int, in_flight: int, max_model_len: int) -> int | None:
-        """As many as its tokens fill."""
+        """Return None: as many as its tokens fill."""
         return None
 
     def forget(self, index: int) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no state is kept."""

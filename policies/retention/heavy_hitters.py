@@ -1,13 +1,14 @@
 """The last tokens and the heaviest of the others: H2O (Zhang et al., NeurIPS 2023, algorithm 1).
 
-Each head drops, when its budget is full, the token of least score that is not among the last ones.
-With scores that do not change, that keeps the heaviest tokens seen so far:
+When its budget is full, each head drops the token of lowest score that is not among the last ones.
+If scores do not change, this keeps the heaviest tokens so far:
 
     kept by a head = the ``recent`` last, and of those before them the ``heavy`` of largest score
 
-Scores come from a file, the same for every request; else each token's are drawn from
-hash(seed, request, position): with probability ``agreement`` a head takes the draw that is common
-to all heads, else its own. A slot of a block is kept while any head keeps its token.
+Scores come from a file and are the same for every request. Without a file each token's scores are
+drawn from hash(seed, request, position). With probability ``agreement`` a head takes the draw that
+is common to all heads; otherwise it takes a separate draw. A slot of a block is kept while any head
+keeps its token.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 class HeavyHitters:
-    """Keeps ``heavy`` + ``recent`` tokens a head; prompts are whole before anything is dropped."""
+    """Keeps ``heavy`` + ``recent`` tokens a head; drops nothing before the prompt is whole."""
 
     window: int | None = None
     waits_for_prompt = True
@@ -44,7 +45,7 @@ class HeavyHitters:
         seed: int = 0,
         scores: AttentionScores | None = None,
     ) -> None:
-        assert heavy >= 0, "no fewer than none"
+        assert heavy >= 0, "heavy is below 0"
         assert recent >= 1, "the token that is being computed is kept"
         self.heavy = heavy
         self.recent = recent
@@ -56,7 +57,7 @@ class HeavyHitters:
         self._lives: dict[int, _Lives] = {}
 
     def kept(self, index: int, computed: int) -> tuple[range, ...]:
-        """Ranges of the tokens that any head keeps; O(computed), and O(heads log heavy) a token."""
+        """Return ranges of tokens that any head keeps; O(computed), O(heads log heavy) a token."""
         index = index if self._scores is None else -1
         lives = self._lives.get(index)
         if lives is None:
@@ -71,7 +72,7 @@ class HeavyHitters:
         return tuple(range(a, b + 1) for a, b in zip(starts, ends, strict=True))
 
     def rows(self, index: int) -> Iterator[list[float]]:
-        """Scores of sequence ``index``: one row a position, in order, one number a head."""
+        """Return the scores of sequence ``index``: one row for each position, one number a head."""
         if self._scores is not None:
             yield from self._scores.by_layer.T.tolist()
             return
@@ -83,11 +84,11 @@ class HeavyHitters:
             yield from np.where(agrees, drawn[:, :1], drawn[:, 1 + heads :]).tolist()
 
     def most_blocks(self, block_size: int, in_flight: int, max_model_len: int) -> int | None:
-        """A whole prompt is held before anything is dropped: as many as its tokens fill."""
+        """Return None: a whole prompt is held before anything is dropped."""
         return None
 
     def forget(self, index: int) -> None:
-        """A sequence's draws can be made again; scores of a file serve all."""
+        """Drop the draws of a sequence, which can be made again; scores of a file stay."""
         if self._scores is None:
             self._lives.pop(index, None)
 
@@ -95,9 +96,9 @@ class HeavyHitters:
 class _Lives:
     """How long each position is kept.
 
-    A position is *old* when it is none of the last ones. Position ``p`` is gone as soon as
-    ``until[p]`` positions are old; ``_NEVER`` while some head holds it. What is known stays true,
-    so any earlier moment can be asked for, too.
+    A position is *old* when it is not among the last ones. Position ``p`` is dropped as soon as
+    ``until[p]`` positions are old; ``_NEVER`` while some head keeps it. Known values never change,
+    so any earlier moment can be asked for too.
     """
 
     def __init__(self, heavy: int, rows: Iterator[list[float]]) -> None:
@@ -109,7 +110,7 @@ class _Lives:
         self._holders: dict[int, int] = {}
 
     def until_at(self, num_old: int, num_positions: int) -> NDArray[np.int64]:
-        """``until`` of the first positions, right for every moment up to ``num_old``."""
+        """Return ``until`` of the first positions, valid for every moment up to ``num_old``."""
         while len(self._until) < num_positions:
             self._until = np.concatenate((self._until, np.full(len(self._until), _NEVER)))
         for position in range(self._num_old, num_old):
@@ -118,7 +119,7 @@ class _Lives:
         return self._until[:num_positions]
 
     def _grow_old(self, position: int) -> None:
-        """Each head takes one more old position, and drops its lightest where it has too many."""
+        """Give each head one more old position; a head with too many drops its lightest."""
         scores = next(self._rows)
         self._heads = self._heads or [[] for _ in scores]
         self._holders[position] = len(scores)

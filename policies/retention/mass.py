@@ -1,4 +1,4 @@
-"""Attention mass kept: the share of the scores that what is kept stands for."""
+"""Attention mass kept: the share of the attention scores that the kept tokens have."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def mean_mass_kept(
     retention: Retention, scores: AttentionScores, contexts: Mapping[int, int]
 ) -> float | None:
-    """Share of the scores of all tokens so far that the kept ones have, the current one included.
+    """Return the kept tokens' mean share of the scores of all tokens, including the current one.
 
-    ``contexts``: how many decodes saw so many computed tokens. The mean is over decodes and layers;
-    ``None`` without a decode. O(contexts x layers x positions).
+    ``contexts``: number of decodes for each number of computed tokens. The mean is over decodes and
+    layers; ``None`` without a decode. O(contexts x layers x positions).
     """
     total = 0.0
     for computed, number in contexts.items():
@@ -34,13 +34,13 @@ def mean_mass_kept(
 
 
 def _share(retention: Retention, seen: NDArray[np.float64]) -> float:
-    """Share of one layer's scores that it keeps; ``seen``: up to the current token's."""
+    """Return the kept share of one layer's scores; ``seen``: scores up to the current token."""
     part = seen / seen.max()  # sums of large scores overflow
     return float((_kept_sum(retention, part, len(part) - 1) + part[-1]) / part.sum())
 
 
 def _kept_sum(retention: Retention, layer: NDArray[np.float64], computed: int) -> float:
-    """Sum of the scores that one layer keeps."""
+    """Return the sum of the scores that one layer keeps."""
     if not isinstance(retention, HeavyHitters):
         return sum(float(layer[p.start : p.stop].sum()) for p in retention.kept(-1, computed))
     num_old = max(0, computed - retention.recent + 1)

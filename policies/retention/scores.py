@@ -1,4 +1,4 @@
-"""A file of attention scores: how much attention a token at each position draws, by layer.
+"""A file of attention scores: how much attention a token at each position gets, by layer.
 
 A CSV file with the header ``layer,position,score`` and one line for each layer and position, both
 counted from 0, in any order. See docs/retention.md.
@@ -31,7 +31,7 @@ class AttentionScores:
 
     @property
     def num_layers(self) -> int:
-        """Layers of the file; each keeps tokens of its own."""
+        """Number of layers in the file; each keeps different tokens."""
         return int(self.by_layer.shape[0])
 
     @property
@@ -41,12 +41,12 @@ class AttentionScores:
 
 
 def read_scores(path: Path) -> AttentionScores:
-    """Read a file of attention scores; one that did not change is not read again.
+    """Read a file of attention scores; an unchanged file is not read again.
 
     Raises
     ------
     ValueError
-        With file and line, where it is not as the module says.
+        With file and line, if the file is not as the module docstring says.
     """
     if not path.is_file():
         raise ValueError(f"attention scores {path}: there is no such file")
@@ -71,7 +71,7 @@ def _read(path: Path, _changed_ns: int, _size: int) -> AttentionScores:
                     )
                 found[place] = score
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: is no CSV text ({error})") from None
+        raise ValueError(f"{path} is not a CSV text file ({error})") from None
     return _as_table(path, found)
 
 
@@ -112,7 +112,7 @@ def _as_table(path: Path, found: Mapping[tuple[int, int], float]) -> AttentionSc
     silent = np.flatnonzero(table[:, 0] <= 0)
     if len(silent):
         raise ValueError(
-            f"{path}: layer {silent[0]} scores position 0 with 0; the first token has nobody else "
-            "to attend to, so its score is above 0"
+            f"{path}: layer {silent[0]} scores position 0 with 0; the first token can attend only "
+            "to itself, so its score must be above 0"
         )
     return AttentionScores(table)

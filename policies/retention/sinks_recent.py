@@ -1,6 +1,6 @@
-"""The first tokens and the last ones: StreamingLLM, and with no first ones windows and FIFO.
+"""The first tokens and the last ones (StreamingLLM); without first ones: windows and FIFO.
 
-The first tokens draw attention whatever they say (*sinks*; Xiao et al., "Efficient Streaming
+The first tokens get attention whatever their content is (*sinks*; Xiao et al., "Efficient Streaming
 Language Models with Attention Sinks", ICLR 2024, section 3.2).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class SinksRecent:
-    """Keeps ``sinks`` first tokens and the ``recent`` last ones, the one being computed included.
+    """Keeps ``sinks`` first tokens and the ``recent`` last ones, including the one being computed.
 
     ``exact``: the model attends to no more (see ``Retention.window``).
     """
@@ -32,9 +32,9 @@ class SinksRecent:
         return tuple(part for part in ends if part)
 
     def most_blocks(self, block_size: int, in_flight: int, max_model_len: int) -> int | None:
-        """Blocks of the sinks, and of the last tokens wherever they begin (vLLM's window cap)."""
+        """Return the blocks of the sinks and of the last tokens, at any offset (vLLM's cap)."""
         last = min(self.recent - 1 + in_flight, max_model_len)
         return -(-self.sinks // block_size) + -(-last // block_size) + 1
 
     def forget(self, index: int) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no state is kept."""

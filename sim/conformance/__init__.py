@@ -1,4 +1,4 @@
-"""Our schedule against recorded ones, and against itself.
+"""Simulated schedules compared with recorded ones, and checks of the engines and policies.
 
-The door is :func:`~kvsim.sim.conformance.schedule_replay.replay`.
+The main function is :func:`~kvsim.sim.conformance.schedule_replay.replay`.
 """

@@ -1,8 +1,8 @@
 """Recorded prefix-cache operations of SGLang: reading a log and its options.
 
-Format: ``docs/conformance.md``. A log is a file of JSON lines, packed or not: a header with page
-size, pool and eviction policy, one record an operation, a summary. Each request is started, is
-prefilled and finishes, in that order; one that finds no room is started only.
+Format: ``docs/conformance.md``. A log is a file of JSON lines, compressed or not: a header with
+page size, pool and eviction policy, one record for each operation, and a summary. Each request is
+started, prefilled and finished, in this order. A request without room is only started.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ class CacheLog:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Page size, pool and policy as the header has them."""
+        """Page size, pool and policy as given in the header."""
         return {name: self.header[name] for name in OPTIONS if name in self.header}
 
 
 def is_cache_log(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell by the header, which bears the version of SGLang."""
+    """Whether the header has the version of SGLang."""
     return bool(records) and "sglang" in records[0]
 
 
 def cache_log(path: Path, records: list[dict[str, Any]]) -> CacheLog:
-    """Make a cache log of the lines of a file; one sentence (ValueError) where they are none."""
+    """Build a cache log from the lines of a file; raise ValueError if they are not one."""
     if records[0].get("type") != "header" or records[-1].get("type") != "summary":
         msg = f"{path}: a recorded cache log starts with a header and ends with a summary"
         raise ValueError(msg)
     absent = [name for name in OPTIONS if name not in records[0]]
     absent += [name for name in TOTALS if name not in records[-1]]
     if absent:
-        msg = f"{path}: header or summary lacks {', '.join(absent)}"
+        msg = f"{path}: {', '.join(absent)} missing in header or summary"
         raise ValueError(msg)
     done: dict[str, str] = {}
     for number, record in enumerate(records[1:-1], 2):
@@ -78,7 +78,7 @@ def _check_operation(place: str, record: Mapping[str, Any], done: dict[str, str]
         raise ValueError(msg)
     missing = [key for key in (*_KEYS[operation], *_SIZES) if key not in record]
     if missing:
-        msg = f"{place} ({operation}) lacks {', '.join(missing)}"
+        msg = f"{place} ({operation}): {', '.join(missing)} missing"
         raise ValueError(msg)
     if done.get(name) != _BEFORE[operation]:
         msg = f"{place}: {operation} of {name} comes after {done.get(name, 'nothing')}"
@@ -87,12 +87,12 @@ def _check_operation(place: str, record: Mapping[str, Any], done: dict[str, str]
 
 
 def cache_config(given: Mapping[str, Any]) -> SchedulerConfig:
-    """Engine options of the radix cache that a log's options describe.
+    """Return the engine options of the radix cache that a log's options describe.
 
     Raises
     ------
     ValueError
-        An option is unknown, or its value is not allowed.
+        If an option is unknown, or its value is not allowed.
     """
     for name, value in given.items():
         if name not in OPTIONS:

@@ -1,8 +1,9 @@
-"""Replaying recorded cache operations on the radix allocator, up to the first difference.
+"""Replay recorded cache operations on the radix allocator, up to the first difference.
 
-The log says which request starts, is prefilled and finishes when; so the cache is compared and no
-scheduler. A request takes room for its whole prompt and answer at its start, publishes its prompt
-once that is computed, and all but its last token at its end: that one has no KV.
+The log contains the order in which requests start, are prefilled and finish. So only the cache is
+compared, and no scheduler. A request takes room for its whole prompt and output at its start. It
+publishes its prompt once that is computed. At its end it publishes all tokens but the last one,
+which has no KV.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kvsim.sim.conformance.cache_log import CacheLog
     from kvsim.traces.trace.trace import Trace
 
-_FIELDS: Final = (  # causes before what follows from them
+_FIELDS: Final = (  # causes before their effects
     "hit",
     "duplicate",
     "need",
@@ -39,14 +40,14 @@ _NUM_BEFORE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class CacheVerdict:
-    """Outcome: ``difference`` is ``None`` where all operations are identical."""
+    """Result: ``difference`` is ``None`` if all operations are identical."""
 
     difference: Difference | None
     num_operations: int
 
 
 class CacheReplay:
-    """The engines' allocator, driven by one operation after the other.
+    """The engine's allocator; it does the recorded operations one by one.
 
     ``totals`` counts as the summary does.
     """
@@ -118,12 +119,12 @@ def replay_cache(
     Raises
     ------
     ValueError
-        An option is not allowed, the trace lacks a request of the log, or it has no ids that cover
-        prompts and answers.
+        If an option is not allowed, a request of the log is missing in the trace, or the trace has
+        no ids for prompts and outputs.
     """
     prefix = trace.prefix
     if prefix is None or not prefix.covers_output:
-        msg = f"trace {trace.name} has no block ids over prompts and answers"
+        msg = f"trace {trace.name} has no block ids for prompts and outputs"
         raise ValueError(msg)
     replay = CacheReplay(trace, {**log.options, **(options or {})})
     for number, theirs in enumerate(log.operations, 1):

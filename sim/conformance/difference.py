@@ -1,4 +1,4 @@
-"""The first difference between a recording and our replay of it, whatever was recorded."""
+"""The first difference between a recording and its simulation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Difference:
     """The first place where two recordings differ.
 
-    ``fields`` holds (field, theirs, ours) of all fields that differ there, causes first;
-    ``before`` the records just before it, one short line each.
+    ``fields`` holds (field, recorded, simulated) of all fields that differ there, causes first.
+    ``before`` has one short line for each of the records just before it.
     """
 
     place: str
@@ -33,11 +33,11 @@ def differing(
     ours: Mapping[str, Any],
     if_any: Mapping[str, Any],
 ) -> list[tuple[str, Any, Any]]:
-    """(field, theirs, ours) of the fields that differ, in the order of ``fields``.
+    """Return (field, recorded, simulated) of the fields that differ, in the order of ``fields``.
 
-    A field that their record does not carry is not compared, but for those of ``if_any``: they
-    are left out where there is nothing to tell, which is the value given there. Where the ``type``
-    differs, nothing else is comparable.
+    A field that the recorded line does not have is not compared, except those of ``if_any``. A log
+    leaves these out if they have the value given there. If the ``type`` differs, no other field is
+    compared.
     """
     found = []
     for field in fields:

@@ -1,6 +1,6 @@
 """A leaper's schedule as a log: its leaps unrolled into steps.
 
-The same records as the stepper's, but for what only the stepper knows: physical block ids, the
+The records are those of the stepper, without what only the stepper knows: physical block ids, the
 number of distinct keys, the order of the free queue.
 """
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kvsim.traces.trace.trace import Trace
 
 STEPPER_ONLY: Final = ("alloc", "evicted_ids", "cached_blocks", "free_queue_at_end")
-"""Fields that no leaper can tell."""
+"""Fields that a leaper cannot fill."""
 
 
 class LeapLog(ScheduleLog, LeapListener):
-    """A leaper's listener."""
+    """A log as a listener of a leaper."""
 
     def __init__(self, trace: Trace, watcher: Watcher | None = None) -> None:
         super().__init__(trace, watcher)
@@ -34,7 +34,7 @@ class LeapLog(ScheduleLog, LeapListener):
         self._preempted: list[list[Any]] = []
         self._resumed_tokens_now = 0
         self._served: list[Served] = []
-        self._first_open = 0  # oldest step whose results are out
+        self._first_open = 0  # oldest step without applied results
 
     def admitted(
         self,
@@ -46,7 +46,7 @@ class LeapLog(ScheduleLog, LeapListener):
         *,
         resumed: bool,
     ) -> None:
-        """Note a request that entered."""
+        """Note an admitted request."""
         name = self._trace.request_id(index)
         self._admitted.append([name, hit_tokens, "resumed" if resumed else "new"])
         self._resumed_tokens_now += num_tokens if resumed else 0
@@ -54,13 +54,13 @@ class LeapLog(ScheduleLog, LeapListener):
     def preempted(
         self, leaper: Leaper, index: int, now_ps: int, lost_tokens: int, late_in: int | None
     ) -> None:
-        """Note a victim; ``late_in``: the step in flight that still brings it a token."""
+        """Note a victim; ``late_in``: the step in flight that still gives it a token."""
         self._preempted.append([self._trace.request_id(index), lost_tokens])
         if late_in is not None:
             self._late.setdefault(late_in, []).insert(0, index)
 
     def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
-        """Note who is served, in order."""
+        """Note the served requests, in order."""
         self.recorder, self.caching = leaper.recorder, leaper.caching
         self._served = [*leaper.decoding(), *items]
         if dropped:

@@ -1,8 +1,9 @@
-"""Whether decisions rest on lengths that nobody can know: run twice and compare.
+"""Whether decisions depend on hidden output lengths: run twice and compare.
 
-In the second run every request that was unfinished at some time gets another answer length. Up to
-the first boundary that reveals a difference (a request ends in one run and not in the other) both
-runs must decide alike; a difference before that is a look behind the wall.
+In the second run, every request that was unfinished at some time gets another output length. A
+boundary reveals a difference if a request finishes there in only one of the runs. Up to the first
+such boundary both runs must make the same decisions. An earlier difference shows that a policy used
+hidden output lengths.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Results applied at a boundary: this is where lengths are revealed."""
+    """Results applied at a boundary; they reveal output lengths."""
 
     end_ps: int
     sampled: tuple[int, ...]
@@ -48,20 +49,23 @@ class Result(NamedTuple):
 
 
 class DecisionLog(ScheduleListener):
-    """Writes down every call and every result."""
+    """Records every call and every result."""
 
     def __init__(self) -> None:
         self.records: list[Call | Result] = []
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
         """Write what the call handed out."""
-        step = flight.step
+        step = step_in_flight.step
         self.records.append(
             Call(
-                flight.call_ps,
-                flight.start_ps,
-                flight.end_ps,
-                tuple((item.sequence.index, item.num_tokens, item.past) for item in flight.items),
+                step_in_flight.call_ps,
+                step_in_flight.start_ps,
+                step_in_flight.end_ps,
+                tuple(
+                    (item.sequence.index, item.num_tokens, item.past)
+                    for item in step_in_flight.items
+                ),
                 tuple((one.sequence.index, one.hit_tokens, one.resumed) for one in step.admitted),
                 tuple((one.sequence.index, one.num_computed_tokens) for one in step.preempted),
                 step.waits_for,
@@ -71,10 +75,10 @@ class DecisionLog(ScheduleListener):
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         """Write what the results revealed."""
-        flight, finished, late, dropped = results
-        sampled = tuple(item.sequence.index for item in flight.items if item.samples)
+        step_in_flight, finished, late, dropped = results
+        sampled = tuple(item.sequence.index for item in step_in_flight.items if item.samples)
         self.records.append(
-            Result(flight.end_ps, sampled, tuple(finished), tuple(late), tuple(dropped))
+            Result(step_in_flight.end_ps, sampled, tuple(finished), tuple(late), tuple(dropped))
         )
 
 
@@ -82,7 +86,7 @@ Records = list[Call | Result]
 
 
 def roomy(scenario: RandomScenario) -> RandomScenario:
-    """The same with a pool that holds one sequence of any length: none is refused for its own."""
+    """Return the scenario with a pool that holds one sequence of any length; none is refused."""
     config = scenario.config
     most = -(-config.max_model_len // config.block_size) + 2
     return scenario._replace(
@@ -91,7 +95,7 @@ def roomy(scenario: RandomScenario) -> RandomScenario:
 
 
 def decide(scenario: RandomScenario) -> Records:
-    """Decisions of the stepper."""
+    """Return the decisions of the stepper."""
     log = DecisionLog()
     trace, config, cost, max_tokens = scenario
     run(
@@ -107,9 +111,9 @@ def decide(scenario: RandomScenario) -> Records:
 def with_other_lengths(
     scenario: RandomScenario, records: Records, now_ps: int, rnd: Random
 ) -> RandomScenario:
-    """The same run with other answers for all that were unfinished at ``now_ps``.
+    """Return the run with other output lengths for all requests unfinished at ``now_ps``.
 
-    None is shorter than what was sampled by then, none longer than its client allows.
+    No output is shorter than what was sampled by then, or longer than its client allows.
     """
     trace, config = scenario.trace, scenario.config
     finished: set[int] = set()
@@ -129,7 +133,7 @@ def with_other_lengths(
 
 
 def first_leak(first: Records, second: Records) -> Call | Result | None:
-    """The first decision of ``second`` that differs before a difference was revealed."""
+    """Return the first decision of ``second`` that differs before a difference was revealed."""
     for ours, theirs in zip(first, second, strict=False):
         if ours == theirs:
             continue
@@ -141,7 +145,7 @@ def first_leak(first: Records, second: Records) -> Call | Result | None:
 
 
 def find_length_leak(scenario: RandomScenario, rnd: Random) -> Call | Result | None:
-    """Run a scenario twice, lengths changed from a random time on; the decision that leaks."""
+    """Run a scenario twice, lengths changed from a random time on; return the leaking decision."""
     scenario = roomy(scenario)
     records = decide(scenario)
     if not records:

@@ -1,8 +1,8 @@
-"""Whether a policy of one's own keeps the rules of its kind, on small random runs.
+"""Check that a plug-in policy keeps the rules of its kind, on small random runs.
 
-Every run is audited, and the policy is asked at every step. Found are: rules broken at a call
-(:mod:`kvsim.policies.guards`), requests that never end, decisions that differ between two runs of
-the same inputs, and decisions that rest on lengths nobody can know
+Every run is audited, and the policy is called at every step. The check finds rules broken at a call
+(:mod:`kvsim.policies.guards`), requests that never end, different decisions in two runs of the same
+inputs, and decisions that depend on hidden output lengths
 (:mod:`kvsim.sim.conformance.length_leak`).
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class PolicyKind(NamedTuple):
     """One kind that can be checked: its registry, and the options of a run that uses the policy.
 
-    A class is told by the ``method`` that only its kind has, a function by its ``arguments``.
+    A class is recognised by the ``method`` that only its kind has, a function by its ``arguments``.
     """
 
     registry: Registry[object]
@@ -45,13 +45,13 @@ class PolicyKind(NamedTuple):
     arguments: tuple[str, ...] = ()
 
     def fits(self, policy: object) -> bool:
-        """Whether a class or function is of this kind, as far as can be told."""
+        """Whether a class or function seems to be of this kind."""
         if isinstance(policy, type):
             return bool(self.method) and hasattr(policy, self.method)
         return bool(self.arguments) and len(signature(policy).parameters) == len(self.arguments)  # type: ignore[arg-type]
 
-    def told_by(self) -> str:
-        """How it is told, in words."""
+    def recognised_by(self) -> str:
+        """Return the method or function by which the kind is recognised."""
         function = f" or f({', '.join(self.arguments)})" if self.arguments else ""
         return f"{self.method}{function}" if self.method else function.removeprefix(" or ")
 
@@ -76,7 +76,7 @@ KINDS: Final[dict[str, PolicyKind]] = {
 
 
 class Finding(NamedTuple):
-    """One line of the check: what was tried, and what went wrong (``""`` where nothing did)."""
+    """One line of the check: what was tried, and what went wrong (``""`` if nothing did)."""
 
     name: str
     tried: str
@@ -84,12 +84,12 @@ class Finding(NamedTuple):
 
 
 def find_kind(name: str) -> str:
-    """Kind of the policy of a name, told by the method that only that kind has.
+    """Return the kind of the policy of a name, by the method that only that kind has.
 
     Raises
     ------
     ValueError
-        Where the name is unknown, or no kind, or more than one, fits.
+        If the name is unknown, or if not exactly one kind fits.
     """
     if ":" in name:
         policy = load_policy(name)
@@ -98,13 +98,13 @@ def find_kind(name: str) -> str:
         fitting = [kind for kind, rules in KINDS.items() if name in rules.registry.names()]
     if len(fitting) == 1:
         return fitting[0]
-    told = ", ".join(f"{kind} ({rules.told_by()})" for kind, rules in KINDS.items())
+    marks = ", ".join(f"{kind} ({rules.recognised_by()})" for kind, rules in KINDS.items())
     which = f"is of several kinds ({', '.join(fitting)})" if fitting else "is of no known kind"
-    raise ValueError(f"policy {name!r} {which}: {told}; give --kind")
+    raise ValueError(f"policy {name!r} {which}: {marks}; give --kind")
 
 
 def check_policy(kind: str, name: str, *, num_runs: int = 40) -> list[Finding]:
-    """Try a policy on ``num_runs`` random runs; all findings, faulty or not."""
+    """Try a policy on ``num_runs`` random runs; return all findings, with or without a fault."""
     rules = KINDS[kind]
     factory = rules.registry.find(name)
     scenarios = [(seed, _scenario(rules.options(name), seed)) for seed in range(num_runs)]
@@ -162,7 +162,7 @@ def _ends(scenario: RandomScenario, _seed: int) -> str:
 def _repeats(scenario: RandomScenario, _seed: int) -> str:
     for first, second in zip(decide(scenario), decide(scenario), strict=True):
         if first != second:
-            return f"{first} the first time, {second} the second"
+            return f"{first} in the first run, {second} in the second"
     return ""
 
 

@@ -1,7 +1,7 @@
 """Small random runs that try to break an engine or a policy.
 
-Pools of a few blocks, prompts that go on where others end, many arrivals at once, answers that end
-by a token nobody could foresee, costs with kinks.
+They have pools of a few blocks, prompts that continue others, many arrivals at once, outputs that
+end by an unforeseen token, and costs with kinks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RandomScenario(NamedTuple):
 
 
 def make_config(rnd: Random) -> SchedulerConfig:
-    """A small engine, most of the time too small for its requests."""
+    """Return a small engine, mostly too small for its requests."""
     block_size = rnd.choice([1, 2, 4, 16])
     max_model_len = rnd.choice([32, 64, 128, 200])
     most_blocks = max(3, rnd.choice([1, 2, 4, 10]) * max_model_len // block_size)
@@ -63,7 +63,7 @@ def make_config(rnd: Random) -> SchedulerConfig:
 
 
 def make_radix_config(rnd: Random) -> SchedulerConfig:
-    """The same with a radix tree."""
+    """Return a small engine with a radix tree."""
     return replace(
         make_config(rnd),
         enable_prefix_caching=True,
@@ -73,7 +73,7 @@ def make_radix_config(rnd: Random) -> SchedulerConfig:
 
 
 def make_eviction(rnd: Random) -> Eviction:
-    """Half of the time one of the other orders that can be leapt, or a cap on the cache."""
+    """Return, half of the time, another order that the leaper supports, or a limit of the cache."""
     if rnd.random() < 0.5:
         return Eviction()
     return Eviction(
@@ -82,7 +82,7 @@ def make_eviction(rnd: Random) -> Eviction:
 
 
 def make_reserved_config(rnd: Random) -> SchedulerConfig:
-    """The same with contiguous reservations, in pools that rarely hold two of the longest."""
+    """Return an engine with contiguous reservations; two of the longest rarely fit its pool."""
     config = make_config(rnd)
     return replace(
         config,
@@ -99,7 +99,7 @@ def make_reserved_config(rnd: Random) -> SchedulerConfig:
 
 
 def make_ids(rnd: Random, lengths: list[int]) -> list[list[int]]:
-    """Ids of requests of so many blocks: shared prefixes, earlier requests gone on with, fresh."""
+    """Return ids of requests with the given blocks: shared prefixes, continued requests, fresh."""
     of_common = Random(rnd.getrandbits(32))  # one draw, not 600: a test records and shrinks each
     common = [[100 + of_common.randrange(3) for _ in range(200)] for _ in range(3)]
     fresh = iter(range(1000, 10**9))
@@ -117,7 +117,7 @@ def make_ids(rnd: Random, lengths: list[int]) -> list[list[int]]:
 
 
 def make_trace(rnd: Random, config: SchedulerConfig) -> Trace:
-    """Up to 40 requests of four users, many at once, some too long for the engine."""
+    """Return up to 40 requests of four users, many at once, some too long for the engine."""
     arrivals, prompts, outputs = [], [], []
     now_ns, gap_ns = 0, rnd.choice([0, 1, 5, 20, 100, 1000])
     for _ in range(rnd.randint(1, 40)):
@@ -144,7 +144,7 @@ def make_trace(rnd: Random, config: SchedulerConfig) -> Trace:
 
 
 def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
-    """Linear, or the calibrated form with its kinks and edges."""
+    """Return a linear cost, or the calibrated form with its kinks and edges."""
     if rnd.random() < 0.6:
         return LinearCost(
             rnd.choice([0, 1000, 5000]),
@@ -178,7 +178,7 @@ def make_cost(rnd: Random, *, overlap: bool) -> StepCost:
 def random_scenario(
     rnd: Random, config_of: Callable[[Random], SchedulerConfig] = make_config
 ) -> RandomScenario:
-    """All inputs of one run; half of the answers end by a token nobody could foresee."""
+    """Return all inputs of one run; half of the outputs end by an unforeseen token."""
     config = config_of(rnd)
     trace = make_trace(rnd, config)
     max_tokens = [
@@ -190,12 +190,12 @@ def random_scenario(
 
 
 def reserved_scenario(rnd: Random) -> RandomScenario:
-    """All inputs of one run with reservations."""
+    """Return all inputs of one run with reservations."""
     return random_scenario(rnd, make_reserved_config)
 
 
 def radix_scenario(rnd: Random) -> RandomScenario:
-    """All inputs of one run with a radix tree."""
+    """Return all inputs of one run with a radix tree."""
     scenario = random_scenario(rnd, make_radix_config)
     priority = np.array([rnd.randrange(3) for _ in range(len(scenario.trace))])
     return scenario._replace(trace=replace(scenario.trace, priority=priority))

@@ -1,4 +1,4 @@
-"""What recordings of all engines have in common: JSON lines with a header that names a trace."""
+"""Common parts of all recordings: JSON lines with a header that names a trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Recording(Protocol):
-    """A recorded run: where it lies, and its first line."""
+    """A recorded run: its path and its header."""
 
     @property
     def path(self) -> Path:
@@ -29,7 +29,7 @@ class Recording(Protocol):
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a recording, packed or not; one sentence (ValueError) where it is none."""
+    """Read the lines of a recording, compressed or not; raise ValueError if it is not one."""
     raw = path.read_bytes()
     try:
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
@@ -41,17 +41,17 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
         except ValueError as error:
-            msg = f"{path}: not a recorded schedule: line {number} is no JSON: {error}"
+            msg = f"{path}: not a recorded schedule: line {number} is not JSON: {error}"
             raise ValueError(msg) from None
         if not isinstance(record, dict):
-            msg = f"{path}: not a recorded schedule: line {number} is no JSON object"
+            msg = f"{path}: not a recorded schedule: line {number} is not a JSON object"
             raise ValueError(msg)
         records.append(record)
     return records
 
 
 def find_trace(log: Recording) -> Path:
-    """Find the trace a header names: beside the log, in traces/ there, in ../vllm/traces."""
+    """Find the trace named in a header: beside the log, in traces/ there, in ../vllm/traces."""
     name = f"{_trace_name(log)}.json.gz"
     folder = log.path.parent
     places = (folder / name, folder / "traces" / name, folder.parent / "vllm" / "traces" / name)
@@ -64,7 +64,7 @@ def find_trace(log: Recording) -> Path:
 
 
 def is_trace_of(log: Recording, path: Path) -> bool:
-    """Tell whether a golden trace was recorded: by the header's hash, or name if it has none."""
+    """Whether a recording used this trace: by the header's hash, or by name without a hash."""
     document = json.loads(Source(path).text(newline=None).read())
     if "trace_sha256" in log.header:
         return bool(canonical_sha256(document) == log.header["trace_sha256"])

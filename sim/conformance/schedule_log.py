@@ -1,8 +1,8 @@
-"""Our schedule, written in the words of a recorded log.
+"""A simulated schedule, written in the format of a recorded log.
 
-``ScheduleLog`` is fed with what an engine decided (``add_call``, ``add_result``) and completes it
-into step, request and summary records. Whoever is given as ``watcher`` sees each half of a record
-as soon as it is there.
+An engine's decisions go to ``ScheduleLog`` (``add_call``, ``add_result``), which completes them to
+step, request and summary records. A ``watcher`` gets each half of a record as soon as it is
+complete.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """Sees records while they are written, in the order of the log."""
+    """Gets records while they are written, in the order of the log."""
 
     def called(self, record: dict[str, Any]) -> None:
-        """See what a call decided of a step, or a ``rejected`` line."""
+        """Note what a call decided of a step, or a ``rejected`` line."""
         ...
 
     def applied(self, record: dict[str, Any]) -> None:
-        """See the same step, its results applied."""
+        """Note the same step with its results applied."""
         ...
 
 
 class ScheduleLog:
-    """Records of one run; times leave as ns.
+    """Records of one run; times are written in ns.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class ScheduleLog:
 
         ``times_ps``: call, start and end. ``record``: ``sched``, ``admitted``, ``preempted``,
         ``free_after_schedule``, ``evicted`` and, where known, ``alloc`` and ``evicted_ids``.
-        ``resumed_tokens``: known tokens of the requests it resumed (``None``: not told).
+        ``resumed_tokens``: known tokens of the requests it resumed (``None``: unknown).
         """
         call_ps, start_ps, end_ps = times_ps
         if call_ps > self._last_end_ps and not self._pending:
@@ -119,11 +119,11 @@ class ScheduleLog:
             self._watcher.applied(step)
 
     def add_abort(self, index: int, now_ps: int) -> None:
-        """Note that an engine was told of a client that gave up."""
+        """Note that an engine aborted the request of a client that gave up."""
         self._aborted.append((now_ps // PS_PER_NS, self._trace.request_id(index)))
 
     def close(self) -> None:
-        """Write, when nothing is left to do, the requests rejected after the last step."""
+        """Write the requests rejected after the last step, at the end of the run."""
         if self._num_arrived < len(self._arrival_ps):
             self._reject_idle(self._arrival_ps[-1] + 1)
 
@@ -133,7 +133,7 @@ class ScheduleLog:
             self._watcher.called(record)
 
     def _arrivals(self, upto_ps: int) -> tuple[list[str], list[str]]:
-        """Names of the requests that arrived up to now: accepted, rejected."""
+        """Return the names of the requests that arrived by then: accepted, rejected."""
         names: tuple[list[str], list[str]] = ([], [])
         while self._num_arrived < len(self._arrival_ps):
             index = self._num_arrived
@@ -147,7 +147,7 @@ class ScheduleLog:
         return self.recorder is not None and self.recorder.status[index] == REFUSED
 
     def _reject_idle(self, before_ps: int) -> None:
-        """Lines of requests rejected while the engine had nothing to do, one an instant."""
+        """Write the requests rejected while the engine was idle, one line for each instant."""
         while self._num_arrived < len(self._arrival_ps):
             now_ps = max(self._arrival_ps[self._num_arrived], self._last_end_ps)
             if now_ps >= before_ps or not self._is_refused(self._num_arrived):
@@ -155,7 +155,7 @@ class ScheduleLog:
             _, rejected = self._arrivals(now_ps)
             self._write({"type": "rejected", "t0": now_ps // PS_PER_NS, "ids": rejected})
 
-    # ---- what is left at the end -----------------------------------------------------------
+    # ---- records at the end of the run -----------------------------------------------------
 
     def requests(self) -> list[dict[str, Any]]:
         """Request records in trace order."""
@@ -194,7 +194,7 @@ class ScheduleLog:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Summary record; keys that the engine did not tell are absent."""
+        """Return the summary record, without keys that the engine did not report."""
         recorder, trace = self.recorder, self._trace
         assert recorder is not None, "the log never saw its engine"
         steps = [record for record in self.records if record["type"] == "step"]
@@ -224,7 +224,7 @@ class ScheduleLog:
         return summary
 
     def _cache_stats(self, summary: dict[str, Any], resumed_tokens: int) -> dict[str, int]:
-        """Look-ups as the engine counts them (all 0 without prefix caching)."""
+        """Return the lookups as the engine counts them (all 0 without prefix caching)."""
         stats = {
             "queries": sum(
                 int(self._trace.prompt_tokens[index])

@@ -1,9 +1,9 @@
-"""Comparing a recorded schedule with ours, record by record, up to the first difference.
+"""Compare a recorded schedule with the simulated one, record by record, to the first difference.
 
-The comparison watches our log being written (:class:`~kvsim.sim.conformance.schedule_log.Watcher`),
-whatever engine feeds it, and ends the run at the first record that differs; so a wrong rule costs
-no more than the steps up to its first effect. What an engine cannot tell (``without``: physical
-ids, say) is not compared.
+The comparison watches the simulated log while any engine writes it
+(:class:`~kvsim.sim.conformance.schedule_log.Watcher`). It ends the run at the first record that
+differs. So a wrong rule costs only the steps up to its first effect. Fields in ``without`` are not
+compared; an engine may not know them (such as physical block ids).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kvsim.traces.trace.trace import Trace
 
 
-_AT_CALL: Final = (  # causes before what follows from them
+_AT_CALL: Final = (  # causes before their effects
     "type",
     "i",
     "ts",
@@ -54,21 +54,21 @@ _AT_RESULT: Final = (
     "cached_blocks",
 )
 _IF_ANY: Final[dict[str, Any]] = {"rejected": [], "late": [], "dropped": [], "dropped_tokens": 0}
-"""Fields that a log leaves out where there is nothing to tell."""
+"""Fields that a log leaves out if they are empty."""
 
 _NUM_BEFORE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of a comparison: ``difference`` is ``None`` where the schedules are identical."""
+    """Result of a comparison: ``difference`` is ``None`` if the schedules are identical."""
 
     difference: Difference | None
     num_steps: int
     engine: str
 
 
-class _Found(Exception):  # noqa: N818 - ends the run, it is no error
+class _Found(Exception):  # noqa: N818 - ends the run, is not an error
     """Carries the first difference out of the run."""
 
     def __init__(self, difference: Difference) -> None:
@@ -77,11 +77,11 @@ class _Found(Exception):  # noqa: N818 - ends the run, it is no error
 
 
 class Comparison:
-    """Watches a schedule log and raises at the first record that is not theirs.
+    """Watches a schedule log and raises at the first record that differs from the recording.
 
-    Fields in ``without`` are not compared; a field that the recorded log does not carry neither,
-    but for those that are left out where there is nothing to tell. Tokens thrown away because a
-    client gave up are not compared: the recordings tell them in one loop of the engine only.
+    Fields in ``without`` are not compared. Fields that the recorded log does not have are compared
+    only if a log leaves them out when empty. Tokens dropped because a client gave up are not
+    compared, because only one loop of the engine records them.
     """
 
     def __init__(self, log: GoldenLog, without: Iterable[str] = ()) -> None:
@@ -109,7 +109,7 @@ class Comparison:
         self._compare(_place(theirs), _AT_RESULT, theirs, record, position)
 
     def finish(self, ours: ScheduleLog) -> None:
-        """Compare what the run left out, the requests and the summary."""
+        """Compare the steps that the run did not reach, the requests and the summary."""
         log, position = self._log, self._num_called
         ours.close()
         if position < len(log.records):
@@ -123,7 +123,7 @@ class Comparison:
         for theirs, record in zip(log.requests, requests, strict=True):
             fields = [key for key in record if key in theirs]
             if theirs["status"] == record["status"] == "rejected":
-                fields.remove("finish_reason")  # the engine's own word
+                fields.remove("finish_reason")  # a word that only the engine uses
             self._compare(f"request {theirs['id']}", fields, theirs, record, position)
         summary, theirs = ours.summary(), {**log.summary, "aborted": self._aborted}
         fields = [key for key in summary if key in theirs or key in _IF_ANY]
@@ -155,7 +155,7 @@ def _place(record: Mapping[str, Any]) -> str:
 
 
 def short(record: Mapping[str, Any]) -> str:
-    """One line about a record of a log."""
+    """Return one line about a record of a log."""
     if record["type"] != "step":
         return f"rejected t0={record['t0']}: {' '.join(record['ids'])}"
     tokens = sum(item[1] for item in record["sched"])
@@ -183,8 +183,8 @@ def replay(
     Parameters
     ----------
     step : bool
-        Run the stepper, which alone tells physical block ids and the final free queue; otherwise
-        the leaper where it can.
+        Run the stepper; only it knows physical block ids and the final free queue. Otherwise the
+        leaper runs if it can.
 
     Raises
     ------

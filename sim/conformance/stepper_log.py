@@ -29,20 +29,20 @@ class StepperLog(ScheduleLog, ScheduleListener):
         self._num_evicted = 0
 
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
-        """Note whose client gave up."""
+        """Note the request of a client that gave up."""
         self._tables.pop(index, None)
         if why == ABORT:
             self.add_abort(index, now_ps)
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        """Write what the call handed out."""
-        step, pool = flight.step, _paged(stepper).pool
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        """Write the result of the call."""
+        step, pool = step_in_flight.step, _paged(stepper).pool
         self.recorder, self._pool = stepper.recorder, pool
         self.caching = stepper.config.enable_prefix_caching
         record: dict[str, Any] = {
             "sched": [
                 [item.sequence.name, item.num_tokens, item.past, "D" if item.decodes else "P"]
-                for item in flight.items
+                for item in step_in_flight.items
             ],
             "admitted": [
                 [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
@@ -53,19 +53,23 @@ class StepperLog(ScheduleLog, ScheduleListener):
             "evicted": pool.num_evicted - self._num_evicted,
         }
         if self._log_blocks:
-            record["alloc"] = self._allocations(stepper, flight)
+            record["alloc"] = self._allocations(stepper, step_in_flight)
             record["evicted_ids"] = pool.evicted_ids[self._num_evicted :]
         self._num_evicted = pool.num_evicted
         resumed = sum(a.sequence.num_tokens for a in step.admitted if a.resumed)
-        self.add_call((flight.call_ps, flight.start_ps, flight.end_ps), record, resumed)
+        self.add_call(
+            (step_in_flight.call_ps, step_in_flight.start_ps, step_in_flight.end_ps),
+            record,
+            resumed,
+        )
 
-    def _allocations(self, stepper: Stepper, flight: StepInFlight) -> dict[str, Any]:
-        """Blocks added to each table, one list a group where there are several."""
-        for preemption in flight.step.preempted:
+    def _allocations(self, stepper: Stepper, step_in_flight: StepInFlight) -> dict[str, Any]:
+        """Return the blocks added to each table, one list for each of several groups."""
+        for preemption in step_in_flight.step.preempted:
             self._tables.pop(preemption.sequence.index, None)
         groups = _paged(stepper).groups
         new: dict[str, Any] = {}
-        for item in flight.items:
+        for item in step_in_flight.items:
             index = item.sequence.index
             lengths = self._tables.setdefault(index, [0] * len(groups))
             added = []
@@ -78,7 +82,7 @@ class StepperLog(ScheduleLog, ScheduleListener):
         return new
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        """Write what the step's results changed."""
+        """Write the effects of the step's results."""
         state, pool = stepper.state, _paged(stepper).pool
         for index in results.finished:
             self._tables.pop(index, None)

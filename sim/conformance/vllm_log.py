@@ -1,7 +1,7 @@
 """Recorded schedules of vLLM: reading a log and its options.
 
-Format: ``docs/conformance.md``. A log is a file of JSON lines, packed or not: a header with the
-engine's options, one record a step, one a request, a summary.
+Format: ``docs/conformance.md``. A log is a file of JSON lines, compressed or not: a header with the
+engine's options, one record for each step, one for each request, and a summary.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "log_blocks": False,
     "check_pool_fits": True,
 }
-"""Options of a header that does not name them; times of ``cost`` in ns."""
+"""Defaults of options that a header does not have; times of ``cost`` in ns."""
 
 _LAYOUTS: Final = ("full", "swa", "hybrid")
 _CHOICES: Final = {"policy": ("fcfs", "priority"), "layout": _LAYOUTS}
@@ -70,8 +70,8 @@ _STEP_KEYS: Final = ("i", "t0", "t1", "sched", "admitted", "preempted", "finishe
 class GoldenLog:
     """One recorded run.
 
-    ``records`` holds the steps and, between them, the lines of requests rejected while nothing
-    else was to do (``type`` ``step`` or ``rejected``), in the order of the log.
+    ``records`` holds the steps and, between them, the lines of requests rejected while the engine
+    was idle (``type`` ``step`` or ``rejected``), in the order of the log.
     """
 
     path: Path
@@ -82,18 +82,18 @@ class GoldenLog:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The engine's options as the header has them."""
+        """The engine's options as given in the header."""
         options: dict[str, Any] = self.header["options"]
         return options
 
 
 def read_log(path: Path) -> GoldenLog:
-    """Read a recorded schedule; one sentence (ValueError) where it is none."""
+    """Read a recorded schedule; raise ValueError if the file is not one."""
     return schedule_log(path, read_records(path))
 
 
 def schedule_log(path: Path, records: list[dict[str, Any]]) -> GoldenLog:
-    """Make a recorded schedule of a file's lines; one sentence (ValueError) where they are none."""
+    """Build a recorded schedule from a file's lines; raise ValueError if they are not one."""
     header = records[0] if records else {}
     kinds = [record.get("type") for record in records]
     if kinds[:1] != ["header"] or kinds.count("header") != 1 or kinds[-1] != "summary":
@@ -111,7 +111,7 @@ def schedule_log(path: Path, records: list[dict[str, Any]]) -> GoldenLog:
         wanted = {"step": _STEP_KEYS, "rejected": ("t0", "ids"), "request": ("id", "status")}
         missing = [key for key in wanted.get(record["type"], ()) if key not in record]
         if missing:
-            msg = f"{path}: line {number} ({record['type']}) lacks {', '.join(missing)}"
+            msg = f"{path}: line {number} ({record['type']}): {', '.join(missing)} missing"
             raise ValueError(msg)
     return GoldenLog(
         path,
@@ -123,12 +123,12 @@ def schedule_log(path: Path, records: list[dict[str, Any]]) -> GoldenLog:
 
 
 def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCost]:
-    """Turn a header's options into scheduler rules and a step cost (ns become ps).
+    """Return scheduler rules and a step cost from a header's options (ns become ps).
 
     Raises
     ------
     ValueError
-        An option is unknown, or its value is not allowed.
+        If an option is unknown, or its value is not allowed.
     """
     for name, value in given.items():
         _check(name, value, DEFAULTS)
@@ -156,7 +156,7 @@ def engine_options(given: Mapping[str, Any]) -> tuple[SchedulerConfig, LinearCos
 
 
 def _kv_groups(options: Mapping[str, Any]) -> tuple[KVGroup, ...]:
-    """The groups in the engine's order: those listed, else those of the layout."""
+    """Return the groups in the engine's order: those listed, or else those of the layout."""
     if options["groups"] is not None:
         return tuple(KVGroup(window) for window in options["groups"])
     window = options["sliding_window"]
@@ -194,7 +194,7 @@ def _check_engine_starts(options: Mapping[str, Any], groups: tuple[KVGroup, ...]
 
 
 def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
-    """Refuse an unknown option by its nearest name, and a value that is none of its kind."""
+    """Refuse an unknown option, with its nearest name, and a value that is not allowed."""
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"

@@ -1,5 +1,5 @@
-"""What a step costs: a profile or a datasheet in, integer picoseconds out.
+"""The cost of a step: a profile or a datasheet in, integer picoseconds out.
 
-The door is :func:`~kvsim.sim.cost.sources.build_cost`; the contract is
+The main function is :func:`~kvsim.sim.cost.sources.build_cost`. The contract is
 :class:`~kvsim.sim.cost.step_cost.StepCost`.
 """

@@ -1,8 +1,9 @@
-"""A profile for a card nobody measured: fractions of what its datasheet says.
+"""A profile for a card without measurements: fractions of its datasheet figures.
 
-The fractions were fitted on three cards and tried on one left out: a decode step of an 8B-class
-model is 10.7 % (A100), 8.4 % (H100) and 5.9 % (L40S) off at the median, against 23-34 % for the
-datasheet as printed. Everything is assumed; nothing here is a measurement of the card.
+The fractions were fitted on three cards and tested on a card that was left out. The median error of
+a decode step of an 8B-class model is 10.7 % (A100), 8.4 % (H100) and 5.9 % (L40S). With the
+datasheet figures unchanged it is 23-34 %. Everything is assumed; nothing here is a measurement of
+the card.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ LLAMA_8B = ModelShape("llama-3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256)
 """The shape that all reference profiles are written for."""
 
 ALL_ASSUMED: Final = "all assumed"
-"""Fidelity of a profile of which nothing was measured."""
+"""Fidelity of a profile without any measurement."""
 
 
 def is_assumed(source: str) -> bool:
-    """Whether the name of a cost source says that nothing was measured, so that no range is."""
+    """Whether a cost source, by its name, has no measurement, and so no measured range."""
     return source.endswith(f"({ALL_ASSUMED})")
 
 

@@ -1,4 +1,4 @@
-"""What a profile is scaled to, and whether that is what was measured."""
+"""The deployment to which a profile is scaled, and whether the profile was measured for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What a profile is scaled to: the model, the card, the split and the dtypes."""
+    """The target of a scaled profile: the model, the card, the split and the dtypes."""
 
     model: ModelSpec
     hardware: HardwareSpec
@@ -23,10 +23,10 @@ class Deployment:
     weight_dtype: str = "bf16"
     kv_dtype: str = "bf16"
     attention_factor: float = 1.0
-    """Decode attention of the memory layout and block size in use against the profile's."""
+    """Decode attention of the used memory layout and block size, relative to the profile's."""
 
     def matches(self, profile: Profile) -> bool:
-        """Whether the profile was made for exactly this, so that nothing is derived."""
+        """Whether the profile was made for exactly this, so that no term is derived."""
         model, shape = self.model, profile.model
         same_shape = (
             len(model.groups) == 1
@@ -38,7 +38,7 @@ class Deployment:
 
 
 def model_shape(model: ModelSpec) -> ModelShape:
-    """Shape of the layer of ``model`` as profiles write it."""
+    """Shape of the layer of ``model``, in the form that profiles use."""
     experts = model.experts
     routed = experts is not None and experts.num_layers == model.num_layers
     return ModelShape(

@@ -1,7 +1,7 @@
-"""One leap: k decode steps with fixed membership, and its closed forms.
+"""One leap: k decode steps with a fixed batch, and its closed forms.
 
 Step ``j`` lasts ``first_ps + slope_ps * j``. Call ``V + j`` of the leap takes one block for each
-member whose last block is full: ``demand[(V - 1 + j) % block_size]``, a histogram over phases.
+request whose last block is full: ``demand[(V - 1 + j) % block_size]``, a histogram over phases.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ def steps_to_reach(first_ps: int, slope_ps: int, elapsed_ps: int) -> int:
 
 
 def steps_within(demand: Sequence[int], start: int, batch: int, blocks: int) -> int:
-    """Most further calls whose demand adds up to at most ``blocks``; O(block size).
+    """Most further calls whose total demand is at most ``blocks``; O(block size).
 
-    ``demand`` is the phase histogram stored twice in a row, ``start`` the phase of the first of
-    these calls, ``batch`` its sum. A full turn of phases takes exactly ``batch`` blocks.
+    ``demand`` is the phase histogram stored twice in a row. ``start`` is the phase of the first of
+    these calls. ``batch`` is the sum of the histogram. A full turn of phases takes exactly
+    ``batch`` blocks.
     """
     block_size = len(demand) // 2
     turns, left = divmod(blocks, batch)

@@ -1,14 +1,14 @@
-"""The way to host memory and back: copies x alpha + bytes / beta.
+"""The link to host memory: copies x alpha + bytes / beta.
 
-A block's KV lies in one piece for each layer, K apart from V (vLLM v0): a block is
-``layers x 2`` copies then (``layers`` where K and V are one latent), or a single one where the
-engine lays blocks out in one piece. A copy has a fixed price ``alpha``, whatever its size, so that
-small pieces never see the link's rate ``beta``.
+In vLLM v0 the KV of a block is in separate pieces for each layer, and K is apart from V. So a block
+is ``layers x 2`` copies (``layers`` if K and V are one latent). If the engine stores a block in one
+piece, it is a single copy. A copy has a fixed cost ``alpha``, whatever its size, so small pieces
+never reach the link's rate ``beta``.
 
-Neither is measured for any card here. ``beta`` is the card's datasheet rate in one direction;
-``alpha`` is 6 us, in the middle of the 5-7 us that were measured for submitting one
-``cudaMemcpyAsync`` (DualPath, arXiv 2602.21548, section 5.2). Ranks copy side by side, each over
-its own link. Both directions of one step share the link.
+Neither is measured for any card here. ``beta`` is the card's datasheet rate in one direction.
+``alpha`` is 6 us, in the middle of the measured 5-7 us to submit one ``cudaMemcpyAsync`` (DualPath,
+arXiv 2602.21548, section 5.2). Ranks copy in parallel, each over a separate link. Both directions
+of one step share the link.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ASSUMED_ALPHA_PS: Final = 6 * 10**6
 
 @dataclass(frozen=True, slots=True)
 class HostLink:
-    """Price of swapping on one rank; ``overlaps``: copies run beside the step, not before it."""
+    """Cost of swapping on one rank; ``overlaps``: copies run in parallel to the step."""
 
     alpha_ps: int
     bytes_per_s: int
@@ -40,13 +40,13 @@ class HostLink:
         )
 
     def copy_ps(self, num_blocks: int) -> int:
-        """Picoseconds for so many blocks in one direction, rounded up."""
+        """Picoseconds for ``num_blocks`` blocks in one direction, rounded up."""
         num_bytes = num_blocks * self.block_bytes
         moving_ps = -(-num_bytes * PS_PER_S // self.bytes_per_s)
         return num_blocks * self.copies_per_block * self.alpha_ps + moving_ps
 
     def step_ps(self, duration_ps: int, copying_ps: int) -> int:
-        """Duration of a step of ``duration_ps`` with the copies that it needs."""
+        """Duration of a step of ``duration_ps`` with its copies."""
         if self.overlaps:
             return max(duration_ps, copying_ps)
         return duration_ps + copying_ps

@@ -1,8 +1,8 @@
-"""What a profile keeps of its measuring: whole, or the profile is refused wherever it is read.
+"""The measurements that a profile keeps. A profile with damaged measurements is refused everywhere.
 
-A run needs none of it. But a file whose points are damaged is not the file that was measured, and
-its terms are as likely to be damaged as they. Which blocks there are, and what loads each has, is
-checked by who reads them (:func:`kvsim.calibrate.measure.raw_points.point_of`).
+A run does not use them. But a file with damaged points is not the file that was measured, and its
+terms may be damaged too. The reader of the points checks which blocks exist and which loads each
+has (:func:`kvsim.calibrate.measure.raw_points.point_of`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _KEYS: Final = ("block", "role", "loads", "times_us", "rotated_bytes", "discarde
 
 
 def read_measurement(value: object, where: str) -> dict[str, object]:
-    """All that was kept; what is read of it again is checked.
+    """Return all that was kept; the parts that are read again are checked.
 
     Raises
     ------
     ValueError
-        With the place of the first fault; ``where`` opens the message.
+        With the place of the first fault; ``where`` starts the message.
     """
     table = read_object(value, where)
     setup = read_object(table.get("setup", {}), f"{where}: setup")

@@ -42,7 +42,7 @@ class TokenTerm:
         return self.pieces[-1][1] + self.per_tile_us / self.tile_tokens
 
     def later(self, us: float) -> TokenTerm:
-        """Return the same with so many us on top."""
+        """Return the same term with ``us`` added."""
         return replace(
             self,
             pieces=tuple((base_us + us, slope_us) for base_us, slope_us in self.pieces),
@@ -153,7 +153,7 @@ class MeasuredRanges:
 
 
 WARN_MEDIAN: Final = 0.10
-"""A block whose median error is larger deserves a warning, gate or not."""
+"""A block with a larger median error gets a warning, even if it passed its gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class HoldOut:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Everything a step of one model shape on one card costs, and how far it can be trusted."""
+    """The cost of every step of one model shape on one card, and its reliability."""
 
     name: str
     source: str
@@ -193,14 +193,14 @@ class Profile:
     tp: int = 1
     """Ranks that the measured layer was split over; all terms are of one of them."""
     layer_floor_us: float = 0.0
-    """Part of ``gemm``'s times that smaller weights leave as it is: launches, small kernels."""
+    """Part of ``gemm``'s times that does not shrink with the weights: launches, small kernels."""
     experts: ExpertTerm | None = None
     all_reduce: dict[str, TokenTerm] = field(default_factory=dict)
     """One all-reduce by the number of cards (a decimal string) and its bytes."""
     attention_factor: dict[str, float] = field(default_factory=dict)
-    """Decode attention of memory layouts (:func:`layout_name`) against ``decode_attention``."""
+    """Decode attention of memory layouts (:func:`layout_name`) relative to ``decode_attention``."""
     card: dict[str, Any] = field(default_factory=dict)
-    """Row of a card file (docs/memory.md) where ``hardware`` is no bundled card."""
+    """Row of a card file (docs/memory.md) if ``hardware`` is not a bundled card."""
     measurement: dict[str, Any] = field(default_factory=dict)
     """What ``kvsim calibrate`` measured: setup, device, raw points, standard errors."""
 

@@ -68,7 +68,7 @@ class TokenCost(NamedTuple):
         return best
 
     def later(self, ps: int) -> TokenCost:
-        """Return the same with so many ps on top."""
+        """Return the same cost with ``ps`` added."""
         return self._replace(
             pieces=tuple((base_ps + ps, per_token_ps) for base_ps, per_token_ps in self.pieces),
             knots=tuple((num_tokens, at_ps + ps) for num_tokens, at_ps in self.knots),
@@ -128,7 +128,7 @@ class GroupAttention(NamedTuple):
 
 
 def _under_window(chunk: int, past: int, window: int) -> tuple[int, int]:
-    """Keys that one request reads, and its doubled area, where the chunk outgrows the window."""
+    """Keys that one request reads, and its doubled area, if the chunk is longer than the window."""
     if past >= window:
         return window + chunk, 2 * chunk * window
     growing = window - past

@@ -46,11 +46,11 @@ _OPTIONAL_SHAPE: dict[str, object] = {
     "expert_params": 0,
 }
 _SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "vocab_size")
-"""What no model has none of; others are 0 where a dense or a routed part is missing."""
+"""Sizes that every model has; the others are 0 without a dense or a routed part."""
 _OPTIONAL_TERM: dict[str, object] = {"tile_tokens": 1, "per_tile_us": 0.0}
 _OPTIONAL_PREFILL: dict[str, object] = {"reach_per_request_us": 0.0, "reach_per_past_us": 0.0}
 _LEFT_OUT = _OPTIONAL_TERM | _OPTIONAL_PREFILL
-"""Keys that a file has only where they say something."""
+"""Keys that a file has only if they are not empty."""
 _Section = TypeVar("_Section")
 
 
@@ -67,7 +67,7 @@ def load_bundled_profile(name: str) -> Profile:
 
 
 def load_profile(path: str | Path) -> Profile:
-    """Profile from a file. Raises ``ValueError`` with the file and the key at fault."""
+    """Profile from a file. Raises ``ValueError`` with the file and the wrong key."""
     check_path("path of a profile", path)
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def load_profile(path: str | Path) -> Profile:
 
 
 def parse_profile(text: str, where: str) -> Profile:
-    """Profile from JSON text; ``where`` opens every error message."""
+    """Profile from JSON text; ``where`` starts every error message."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -139,12 +139,12 @@ def parse_profile(text: str, where: str) -> Profile:
 
 
 def dump_profile(profile: Profile) -> str:
-    """JSON text of a profile; :func:`parse_profile` gives an equal one back."""
+    """JSON text of a profile; :func:`parse_profile` reads it back unchanged."""
 
-    def told(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    def filled(pairs: list[tuple[str, object]]) -> dict[str, object]:
         return {key: value for key, value in pairs if _LEFT_OUT.get(key, ...) != value}
 
-    values = dataclasses.asdict(profile, dict_factory=told)
+    values = dataclasses.asdict(profile, dict_factory=filled)
     return json.dumps({"format": FORMAT, **values}, indent=1) + "\n"
 
 
@@ -173,7 +173,7 @@ def _section(cls: type[_Section], value: object, where: str) -> _Section:
 
 
 def _model(value: object, where: str) -> terms.ModelShape:
-    """Read a model; what costs are divided by is not 0."""
+    """Read a model; sizes that costs are divided by must not be 0."""
     table = _OPTIONAL_SHAPE | read_object(value, where)
     shape = _section(terms.ModelShape, table, where)
     for key in _SIZES:

@@ -1,4 +1,4 @@
-"""Attention that reads what chosen retention keeps, in the form of a sliding window's."""
+"""Attention over the tokens that chosen retention keeps, in the form of a sliding window."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def reads_kept(cost: ProfileCost, config: SchedulerConfig) -> ProfileCost:
     """Copy of the cost of a full-attention model under ``config.retention``.
 
-    Decodes pay for the tokens that a head keeps. Queries of a prefill see as many keys as are kept,
-    or each other all where nothing is dropped before the prompt is whole.
+    Decodes pay for the tokens that a head keeps. Queries of a prefill see as many keys as are kept.
+    If nothing is dropped before the prompt is whole, they see all keys.
     """
     retention = make_retention(config, config.kv_groups[0])
     seen = config.max_model_len if retention.waits_for_prompt else config.kept_sizes[0]

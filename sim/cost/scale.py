@@ -1,4 +1,4 @@
-"""From a profile of one shape to the integer cost of any model: each term by what drives it.
+"""From a profile of one shape to the integer cost of any model: how each term scales.
 
 =====================  ============================================================
 term                   scales with, per rank
@@ -80,13 +80,13 @@ def products_cost(profile: Profile, deployment: Deployment) -> TokenCost:
 
 
 def _reading_us(profile: Profile, layers: int, us: float, read: float) -> float:
-    """``us`` of one layer for ``layers`` others that read ``read`` times as much in all."""
+    """Time for ``layers`` other layers that read ``read`` times as much, from ``us`` of one."""
     floor_us = min(profile.layer_floor_us, us)
     return floor_us * layers + (us - floor_us) * read
 
 
 def scaled_cost(term: TokenTerm, read: float, flops: float) -> TokenCost:
-    """``term`` where ``read`` times as many bytes and ``flops`` times as much arithmetic is due."""
+    """``term`` for ``read`` times as many bytes and ``flops`` times as much arithmetic."""
     pieces = ((whole_ps(us * read), whole_ps(slope * flops)) for us, slope in term.pieces)
     knots = ((n, whole_ps(us * max(read, flops))) for n, us in term.knots)
     per_tile_ps = whole_ps(term.per_tile_us * flops)
@@ -130,7 +130,7 @@ def _with_experts(
 ALL_REDUCES_PER_LAYER = 2
 ALL_REDUCE_LATENCY_US = 5.0
 ALL_REDUCE_LINK_FRACTION = 0.35
-"""Of one direction of the link; 2-8 card tables of A100 and H100 lie at 0.23-0.52."""
+"""Share of one direction's rate; tables of 2-8 A100 and H100 cards give 0.23-0.52."""
 
 
 def all_reduce_cost(profile: Profile, deployment: Deployment) -> TokenCost:

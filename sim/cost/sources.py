@@ -1,4 +1,4 @@
-"""Where a step cost comes from: a profile of the card, its datasheet, or numbers given by hand."""
+"""Sources of a step cost: a profile of the card, its datasheet, or numbers given by hand."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def shipped_cards() -> tuple[str, ...]:
 
 
 def nearest_profile(card: str, model: ModelSpec | None) -> Profile | None:
-    """Shipped profile of ``card`` whose layer is nearest to that of ``model``.
+    """Shipped profile of ``card`` with the layer nearest to that of ``model``.
 
-    Models with routed experts take a profile with experts where there is one, others one without;
-    then the nearest number of weights that a token meets in a layer. Without a model: the profile
-    that bears the card's name. ``None`` where nothing is shipped for the card.
+    A model with routed experts gets a profile with experts if there is one; other models get one
+    without. Then the nearest number of weights used by a token in a layer decides. Without a model:
+    the profile with the card's name. ``None`` if no profile is shipped for the card.
     """
     ours = [profile for profile in shipped_profiles() if profile.hardware == card]
     if not ours:
@@ -58,12 +58,12 @@ def nearest_profile(card: str, model: ModelSpec | None) -> Profile | None:
 
 
 def _met(shape: ModelShape) -> int:
-    """Weights of a layer that one token meets."""
+    """Weights of a layer that one token uses."""
     return shape.layer_params + shape.experts_per_token * shape.expert_params
 
 
 def cost_source_names() -> tuple[str, ...]:
-    """Return what ``build_cost`` takes besides the path of a profile file."""
+    """Return the sources that ``build_cost`` accepts besides the path of a profile file."""
     return ("auto", "profile", "datasheet", *bundled_profiles())
 
 
@@ -103,7 +103,7 @@ def build_cost(
 
 
 def find_profile(source: str, hardware: HardwareSpec, model: ModelSpec | None = None) -> Profile:
-    """Profile that ``source`` means for this card and model (see :func:`build_cost`)."""
+    """Profile of ``source`` for this card and model (see :func:`build_cost`)."""
     if source in ("auto", "profile") and hardware.profile:
         return load_profile(Path(hardware.profile))
     nearest = nearest_profile(hardware.name, model)
@@ -141,7 +141,7 @@ def own_attention_factor(source: str, hardware: HardwareSpec, layout: str) -> fl
 
 
 def error_notes(profile: Profile) -> tuple[str, ...]:
-    """A sentence on the blocks whose errors deserve a warning, where there are any."""
+    """A sentence about the blocks with large errors, if there are any."""
     poor = {
         block: percent(x.median, WARN_MEDIAN, digits=0)
         for block, x in profile.hold_out.items()
@@ -167,7 +167,7 @@ def _weight_dtype(model: ModelSpec, weight_dtype: str) -> str:
 
 
 def _target(profile: Profile, deployment: Deployment) -> str:
-    """The model, and the split and dtypes where they are not the profile's."""
+    """The model, and the split and dtypes if they differ from the profile's."""
     words = [deployment.model.name]
     if deployment.tp > 1:
         words.append(f"tp {deployment.tp}")

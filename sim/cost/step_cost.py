@@ -1,7 +1,7 @@
-"""What a step costs: the protocol that engines use, and the linear source.
+"""The cost of a step: the protocol that engines use, and the linear source.
 
-All coefficients are integers (picoseconds), rounded once when a cost is built, so that a leap of
-k decode steps costs exactly the sum of its steps.
+All coefficients are integers (picoseconds), rounded once when a cost is built. So a leap of k
+decode steps costs exactly the sum of its steps.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _new: Final = tuple.__new__  # a named tuple's own constructor takes twice as lo
 
 
 class StepTime(NamedTuple):
-    """Duration of a step, and what it goes into (see :mod:`kvsim.sim.recording.step_parts`).
+    """Duration of a step, and its parts (see :mod:`kvsim.sim.recording.step_parts`).
 
-    What the parts leave of the duration is attention of decodes.
-    ``inside`` tells whether the step lies inside the measured range of the cost source.
-    ``overhead_ps`` is what lies beside the device's work: a synchronous engine's host part, of an
-    asynchronous one's as much as the device does not hide.
+    The rest of the duration is attention of decodes. ``inside``: whether the step is inside the
+    measured range of the cost source. ``overhead_ps``: time besides the device's work. For a
+    synchronous engine this is the host part. For an asynchronous one it is the part of it that the
+    device does not hide.
     """
 
     duration_ps: int
@@ -37,13 +37,13 @@ class StepTime(NamedTuple):
 
 
 NO_STEP: Final = StepTime(0, True, 0, 0, 0)
-"""The time of a step with nothing in it."""
+"""The time of an empty step."""
 
 
 class DecodeRun(NamedTuple):
-    """Decode steps with fixed membership: step ``j`` lasts ``first_ps + slope_ps * j``.
+    """Decode steps with a fixed batch: step ``j`` lasts ``first_ps + slope_ps * j``.
 
-    Valid for ``num_steps`` steps (``None`` = for ever); ``inside`` tells whether all of them lie
+    Valid for ``num_steps`` steps (``None`` = without end). ``inside``: whether all of them are
     inside the measured range of the cost source. Each has ``weights_ps``, and step ``j`` has
     ``overhead_ps + overhead_slope_ps * j``; the rest is attention.
     """
@@ -86,9 +86,10 @@ class StepCost(Protocol):
         ...
 
     def copy_ps(self, num_tokens: int) -> int:
-        """Duration in ps of copying the KV of so many tokens to another place in the pool.
+        """Duration in ps of copying the KV of ``num_tokens`` tokens within the pool.
 
-        Proportional to the tokens. It is added to the step whose scheduling call asked for it.
+        Proportional to the tokens. It is added to the step of the scheduling call that needs the
+        copy.
         """
         ...
 
@@ -105,9 +106,9 @@ class StepCost(Protocol):
 class LinearCost:
     """Numbers given by hand: ``base + prefill tokens + decodes + context of all items`` (ps).
 
-    The form of the golden logs and of the theory tests; integer-exact. Parts are what the terms
-    say: tokens and context of prefills, context of decodes; base and decodes are overhead, as
-    nothing tells the weights from it.
+    The form of the golden logs and of the theory tests; exact in integers. The parts follow the
+    terms: tokens and context of prefills, context of decodes. Base and decodes are overhead,
+    because the numbers do not separate the weights from it.
     """
 
     base_ps: int

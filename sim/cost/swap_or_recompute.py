@@ -1,10 +1,10 @@
-"""Swapping a request to host memory against computing its KV again.
+"""Compare swapping a request to host memory with computing its KV again.
 
-CPU blocks are the swap space of a rank over its block bytes, as vLLM's v0 engine counted them. A
-swap moves a request's blocks out and in again over the host link; a recomputation is the prefill of
-as many tokens, in chunks of the token budget, by the step cost of the card. Both are followed by
-the step of the next token, which costs nobody anything: it is due either way. (What a run's mode
-``auto`` compares, too: :mod:`kvsim.policies.preemption.auto`.)
+CPU blocks are the swap space of a rank divided by its block bytes, as in vLLM's v0 engine. A swap
+copies a request's blocks out and in again over the host link. A recomputation is the prefill of the
+same tokens, in chunks of the token budget, by the step cost of the card. The step of the next token
+follows in both cases, so it does not count. (The mode ``auto`` of a run makes the same comparison:
+:mod:`kvsim.policies.preemption.auto`.)
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def swap_cost(
     request: PoolRequest, layout: BlockLayout, link: HostLink, cost: StepCost
 ) -> SwapCost:
-    """Compare both at the longest length, and find where the longer ones begin to swap.
+    """Compare both at the longest length, and find the length from which swapping is cheaper.
 
-    That counts whole blocks; there is none where recomputing is quicker up to the longest length.
+    The search counts whole blocks. There is no such length if recomputing is always cheaper.
     """
 
     def swap_s(tokens: int) -> float:

@@ -1,4 +1,4 @@
-"""What a stepper writes down: memory by what it holds, and what each request went through."""
+"""What a stepper records: memory by state, and the events of each request."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Usage
     from kvsim.policies.batching import ScheduledStep, SchedulerState
     from kvsim.policies.sequence import Sequence
-    from kvsim.sim.engine.steps_in_flight import FlightItem
+    from kvsim.sim.engine.steps_in_flight import StepItem
     from kvsim.sim.recording.recorder import Recorder
 
 
 class MemoryAccount:
     """See the module docstring.
 
-    ``fragmented``: free memory is enough in sum for the queue's head, but lies in pieces.
+    ``fragmented``: free memory is enough for the head of the queue in sum, but not in one run.
     """
 
     def __init__(self, state: SchedulerState, recorder: Recorder) -> None:
@@ -31,14 +31,14 @@ class MemoryAccount:
             recorder.retention = RetentionAccount(config)
 
     def released(self, sequence: Sequence, computed: int, now_ps: int) -> None:
-        """What a sequence owned and had not filled by now was never filled."""
+        """Record that slots which a sequence held and had not filled by now were never filled."""
         slots = self._state.allocator.num_empty(sequence, computed)
         self._recorder.never(sequence.last_block_ps, now_ps, slots)
 
     def usage_now(self) -> Usage:
-        """What memory holds, in slots; O(running).
+        """Return the memory by state, in slots; O(running).
 
-        KV of ended members is of use to nobody: it counts as padding.
+        KV of finished sequences of a batch is not useful any more: it counts as padding.
         """
         state = self._state
         usage = state.allocator.usage([*state.running, *state.ended])
@@ -46,7 +46,7 @@ class MemoryAccount:
         return usage._replace(padding=usage.padding + of_ended)
 
     def account(self, now_ps: int, *, idle: bool) -> None:
-        """Memory was constant since the last event; O(running)."""
+        """Record the memory, which was constant since the last event; O(running)."""
         state, recorder, since_ps = self._state, self._recorder, self._since_ps
         blank, cached, empty, duplicate, padding, shared = self.usage_now()
         num_running = len(state.running)
@@ -64,7 +64,7 @@ class MemoryAccount:
         self._since_ps = now_ps
 
     def _account_retention(self, ps: int, free: int, holes: int) -> None:
-        """What was dropped and kept since the last event; O(running x blocks)."""
+        """Record what was dropped and kept since the last event; O(running x blocks)."""
         account, config = self._recorder.retention, self._config
         assert account is not None, "the caller asked"
         if not ps:
@@ -78,7 +78,7 @@ class MemoryAccount:
 
 
 class RequestAccount:
-    """See the module docstring; it changes nothing but when a sequence got a token or a block."""
+    """See the module docstring; the sequences themselves are not changed."""
 
     def __init__(self, state: SchedulerState, memory: MemoryAccount, recorder: Recorder) -> None:
         self._mode = state.mode
@@ -87,7 +87,7 @@ class RequestAccount:
         self._recorder = recorder
 
     def moved(self, step: ScheduledStep, now_ps: int) -> None:
-        """Who entered, was put out, or came back from the host in a call."""
+        """Record the admissions, preemptions and swap-ins of a call."""
         recorder = self._recorder
         for sequence, hit_tokens, resumed in step.admitted:
             recorder.admitted(sequence.index, now_ps, hit_tokens, resumed=resumed)
@@ -107,13 +107,13 @@ class RequestAccount:
             self._judge(sequence, hit_tokens)
 
     def _judge(self, sequence: Sequence, hit_tokens: int) -> None:
-        """A victim runs again: tell the mode, and note whether its choice was right."""
+        """Report to the mode that a victim runs again, and record whether its choice was right."""
         judgement = self._mode.returned(sequence, hit_tokens)
         if judgement is not None:
             self._recorder.judged(swapped=judgement.swapped, right=judgement.right)
 
-    def token(self, item: FlightItem, now_ps: int) -> None:
-        """A token came; its gap is a stall if a preemption lies between it and the one before."""
+    def token(self, item: StepItem, now_ps: int) -> None:
+        """Record a token; its gap is a stall if a preemption lies between it and the one before."""
         recorder, sequence = self._recorder, item.sequence
         index, gap_ps = sequence.index, now_ps - sequence.last_token_ps
         if recorder.first_token_ps[index] < 0:
@@ -127,7 +127,7 @@ class RequestAccount:
         recorder.further_tokens[index] += sequence.width - 1
 
     def finished(self, sequence: Sequence, now_ps: int) -> None:
-        """The last token of a request came."""
+        """Record the last token of a request."""
         self._predictor.finished(sequence)
         num_outputs = sequence.num_tokens - sequence.prompt_tokens
         self._recorder.finished(sequence.index, now_ps, num_outputs)

@@ -1,13 +1,14 @@
 """Closed loops: sessions are SimPy processes around an engine.
 
-A request is sent, its answer ends, and after a think time the turns that follow it are sent; one
-that follows several answers comes its think time after the last of them has ended. Roots
-come at their own times, or as users take them: with ``num_users`` each of so many users goes
-through one session after the other. Each process only submits and waits; the engine is driven by
-the same boundaries as in ``driver.py``: what else is due (``peek``) may cut a leap, and at one
-instant answers end, sessions send, clients give up, and only then the next call is planned. In
-which order processes get to speak at one instant tells nothing: what they say is sorted by place in
-the trace (``docs/order.md``).
+A session sends a request and waits for its output. After a think time it sends the turns that
+follow. A turn that follows several outputs is sent its think time after the last of them has
+finished. The first requests of sessions are sent at their own times. With ``num_users`` users take
+the sessions instead: each user goes through one session after the other.
+
+Each process only submits and waits. The engine runs by the same boundaries as in ``driver.py``. The
+next other event (``peek``) may cut a leap. At one instant outputs finish, sessions send, clients
+give up, and only then the next call is made. SimPy's order of the processes at one instant has no
+effect, because their requests are sorted by position in the trace (``docs/order.md``).
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ PLAN: Final = EventPriority(2)  # after everything else at the same instant
 
 
 class SessionDriver:
-    """Feeds sessions to an engine and wakes it at its boundaries.
+    """Passes the requests of sessions to an engine and wakes it at its boundaries.
 
     Parameters
     ----------
     follow_ons : FollowOns
-        Who waits for whose answer.
+        Which requests wait for which outputs.
     num_users : int, optional
-        Sessions are taken by so many users, each one after the other, in order of their times,
-        instead of starting at those times. Before each but its first a user pauses for the delay
-        of the session's first request.
+        Number of users that take the sessions, each one after the other, in order of their times,
+        instead of starting them at those times. A user pauses before each session but its first,
+        for the delay of the session's first request.
     """
 
     def __init__(
@@ -65,15 +66,15 @@ class SessionDriver:
         self._on_boundary = on_boundary
         self._env = simpy.Environment(0)
         self._done: dict[int, Event] = {}
-        self._arriving: list[tuple[int, int]] = []  # sent, but not handed to the engine yet
+        self._arriving: list[tuple[int, int]] = []  # sent, but not passed to the engine yet
         self._aborts: list[tuple[int, int]] = []
         self._idle = True
         self._stop = False
-        waiting, answers = follow_ons.pairs()
+        waiting, parents = follow_ons.pairs()
         self._num_awaited = np.bincount(waiting, minlength=len(requests)).tolist()
         self._delay_ps = [delay * PS_PER_NS for delay in follow_ons.delay_ns.tolist()]
         self._children: dict[int, list[int]] = {}
-        for child, parent in zip(waiting.tolist(), answers.tolist(), strict=True):
+        for child, parent in zip(waiting.tolist(), parents.tolist(), strict=True):
             self._children.setdefault(parent, []).append(child)
         roots = np.flatnonzero(follow_ons.parent < 0).tolist()
         self._roots = deque(sorted(roots, key=self._arrival_ps.__getitem__))
@@ -95,7 +96,7 @@ class SessionDriver:
         self._stop = True
 
     def clock_ended(self) -> bool:
-        """Whether the time is one that the recorder's columns cannot hold."""
+        """Whether the time is beyond what the recorder's columns can hold."""
         return int(self._env.now) >= NEVER_PS
 
     # ---- sessions --------------------------------------------------------------------------
@@ -117,34 +118,34 @@ class SessionDriver:
             yield self._env.process(self._thread(index, pause_ps))
 
     def _thread(self, index: int, delay_ps: int) -> Generator[Event]:
-        """One request and everything that follows its answer."""
+        """Send one request, and everything that follows its output."""
         if delay_ps:
             yield self._env.timeout(delay_ps)
-        answer = self._send(index)
-        if answer is None:
+        ended = self._send(index)
+        if ended is None:
             self._end_session(index)
             return
         patience_ps = self._timeout_ps[index] if self._timeout_ps is not None else -1
         if patience_ps >= 0:
-            yield answer | self._env.timeout(patience_ps)
-            if not answer.triggered:  # the client gives up and asks for nothing more
+            yield ended | self._env.timeout(patience_ps)
+            if not ended.triggered:  # the client gives up and asks for nothing more
                 del self._done[index]
                 self._aborts.append((int(self._env.now), index))
                 self._end_session(index)
                 return
         else:
-            yield answer
-        if answer.value is None:
+            yield ended
+        if ended.value is None:
             self._end_session(index)
             return
         followers = [
-            self._env.process(self._thread(child, self._delay_ps[child])) for child in answer.value
+            self._env.process(self._thread(child, self._delay_ps[child])) for child in ended.value
         ]
         if followers:
             yield self._env.all_of(followers)
 
     def _due_after(self, index: int) -> list[int]:
-        """Requests that wait for no other answer than this one, which has just ended."""
+        """Return the requests that wait for no output but this one, which has just finished."""
         due = []
         for child in self._children.get(index, ()):
             self._num_awaited[child] -= 1
@@ -153,9 +154,10 @@ class SessionDriver:
         return due
 
     def _send(self, index: int) -> Event | None:
-        """Submit a request now; the event of its answer's end, ``None`` where it is refused.
+        """Submit a request now; return the event of its end, ``None`` if it is refused at once.
 
-        The event's value are the requests that are due then, ``None`` where it is refused later.
+        The value of the event is the list of requests that are then due, ``None`` if the request is
+        refused later.
         """
         now_ps = int(self._env.now)
         if self.clock_ended():
@@ -168,11 +170,11 @@ class SessionDriver:
             self._post(self._plan, now_ps)
         if self._refused[index]:
             return None
-        answer = self._done[index] = self._env.event()
-        return answer
+        ended = self._done[index] = self._env.event()
+        return ended
 
     def _end_session(self, index: int) -> None:
-        """A request was refused or given up: what would follow it is never sent."""
+        """End a session after a refused or aborted request; what would follow is never sent."""
         unsent = list(self._children.get(index, ()))
         while unsent:
             child = unsent.pop()
@@ -183,9 +185,9 @@ class SessionDriver:
     # ---- the engine ------------------------------------------------------------------------
 
     def _boundary(self, _event: Event) -> None:
-        """A step (or leap) ends: its results wake the sessions that wait for them.
+        """Apply the results of a step (or leap), which wake the sessions that wait for them.
 
-        Who gave up meanwhile gets none, not even a last token.
+        A client that gave up meanwhile gets no result, not even a last token.
         """
         now_ps = int(self._env.now)
         self._tell_arrivals()
@@ -197,7 +199,7 @@ class SessionDriver:
         self._post(self._plan, now_ps)
 
     def _plan(self, _event: Event) -> None:
-        """Sessions have spoken: scheduling calls are due."""
+        """Make the scheduling calls that are due, after all sessions have sent their requests."""
         self._tell_arrivals()
         if self._stop:
             raise simpy.core.StopSimulation(None)
@@ -215,20 +217,20 @@ class SessionDriver:
         self._post(self._boundary, boundary_ps)
 
     def _tell_arrivals(self) -> None:
-        """Hand over what was sent, each at its own time and of one instant in the trace's order."""
+        """Pass what was sent to the engine, each at its own time, ties in trace order."""
         for sent_ps, index in sorted(self._arriving):
             self._engine.add(index, sent_ps)
         self._arriving.clear()
 
     def _tell_aborts(self, now_ps: int) -> None:
-        """Take out who gave up, in order of when they did, then of the trace."""
+        """Abort the requests of clients that gave up, in order of time, then of the trace."""
         for _, index in sorted(self._aborts):
             self._engine.abort(index, now_ps)
         self._aborts.clear()
 
     def _post(self, callback: Callable[[Event], None], at_ps: int) -> None:
         timer = Event(self._env)
-        timer._ok, timer._value = True, None  # as Timeout has it, which takes no priority
+        timer._ok, timer._value = True, None  # as in Timeout, which has no priority
         assert timer.callbacks is not None
         timer.callbacks.append(callback)
         self._env.schedule(timer, PLAN if callback == self._plan else URGENT, at_ps - self._env.now)

@@ -1,7 +1,8 @@
-"""What work done alone would last: a step cost as policies may ask for it.
+"""The time of work that runs alone: the step cost as policies may use it.
 
-Policies see :class:`~kvsim.policies.context.WorkCost`; this is its form in an engine. Nothing else
-runs beside the work: no batch shares the weights' reading, no decode slows a prefill down.
+Policies see :class:`~kvsim.policies.context.WorkCost`; this is its implementation in an engine.
+Nothing runs at the same time: no batch shares the reading of weights, and no decode slows a prefill
+down.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ if TYPE_CHECKING:
 
 
 class StepWorkCost:
-    """Durations of one sequence's work under the step cost of a run."""
+    """Times of one sequence's work under the step cost of a run."""
 
     def __init__(self, cost: StepCost, config: SchedulerConfig) -> None:
         self._cost = cost
         self._windows = config.kept_sizes
 
     def prefill_ps(self, num_tokens: int, past: int) -> int:
-        """One step that computes ``num_tokens`` prompt tokens after ``past`` computed ones.
+        """Return the time of one step that computes ``num_tokens`` prompt tokens after ``past``.
 
-        It is not cut by the token budget: who wants chunks asks for each of them.
+        The token budget does not cut it. A policy that needs chunks asks for each of them.
         """
         return self._cost.step([(num_tokens, past)], 0, 0)[0] if num_tokens else 0
 
     def decode_ps(self, num_tokens: int, context: int) -> int:
-        """``num_tokens`` decode steps of one sequence, the first of them over ``context``.
+        """Return the time of ``num_tokens`` decode steps of one sequence.
 
-        O(pieces of the step cost); O(``num_tokens``) where a KV group does not keep everything.
+        The first step has ``context`` tokens of context. O(pieces of the step cost);
+        O(``num_tokens``) if a KV group does not keep everything.
         """
         if self._windows:
             return sum(

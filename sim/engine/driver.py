@@ -1,11 +1,11 @@
 """The main loop: SimPy callbacks around one engine.
 
-Two short functions, ``_boundary`` and ``_plan``, hold it all. The engine says when its next
-boundary is; a known arrival may bring it forward (``cut``), so no timer is ever taken back. A busy
-engine is handed the requests that arrived since its last boundary, each at its own time; an idle
-one is woken by a timer at the next arrival. At one instant results are applied, then requests
-arrive, then the next call is made (``docs/order.md``). The clock is the engine's: integer
-picoseconds.
+Two short functions hold the whole loop: ``_boundary`` and ``_plan``. The engine returns its next
+boundary. A known arrival may bring it forward (``cut``), so no timer is ever cancelled. At a
+boundary, a busy engine gets the requests that have arrived since the last one, each with its own
+time. A timer wakes an idle engine at the next arrival. At one instant results are applied, then
+requests arrive, then the next call is made (``docs/order.md``). The clock is that of the engine:
+integer picoseconds.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """What the driver needs of an engine; see ``Stepper`` for the contracts."""
+    """The methods of an engine that the driver calls; see ``Stepper`` for the contracts."""
 
     num_audited: int
 
     def add(self, index: int, now_ps: int) -> bool:
-        """A request arrives."""
+        """Add a request that arrives."""
         ...
 
     def plan(self, now_ps: int) -> int | None:
-        """Scheduling calls are due; the next boundary, ``None`` when idle."""
+        """Make the scheduling calls that are due; return the next boundary, ``None`` when idle."""
         ...
 
     def cut(self, arrival_ps: int) -> int:
-        """The boundary, given that a request arrives before it."""
+        """Return the boundary, given that a request arrives before it."""
         ...
 
     def apply(self, now_ps: int) -> Sequence[int]:
-        """The boundary is reached: commit; the requests that ended."""
+        """Apply the results at a boundary; return the requests that finished."""
         ...
 
     def take_refused(self) -> Sequence[int]:
-        """Requests that the last calls refused: it turned out that they never fit."""
+        """Return the requests that the last calls refused because they can never fit."""
         ...
 
     def abort(self, index: int, now_ps: int) -> None:
-        """The client of an unfinished request gave up."""
+        """Abort an unfinished request of a client that gave up."""
         ...
 
 
@@ -58,7 +58,7 @@ NO_ARRIVAL_PS = 1 << 200
 
 
 class Driver:
-    """Feeds arrivals to an engine and wakes it at its boundaries."""
+    """Passes arrivals to an engine and wakes it at its boundaries."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Driver:
         self._stop = False
 
     def run(self) -> None:
-        """Run until nothing is left, or until :meth:`stop`."""
+        """Run until no event is left, or until :meth:`stop`."""
         self._await_arrival()
         self._env.run()
 
@@ -85,7 +85,7 @@ class Driver:
         self._stop = True
 
     def clock_ended(self) -> bool:
-        """Whether the time is one that the recorder's columns cannot hold."""
+        """Whether the time is beyond what the recorder's columns can hold."""
         return int(self._env.now) >= NEVER_PS
 
     def _boundary(self, _event: Event) -> None:
@@ -99,7 +99,7 @@ class Driver:
         self._plan(now_ps)
 
     def _plan(self, now_ps: int) -> None:
-        """Scheduling calls are due; a leap ends early at the next arrival that could enter."""
+        """Make the calls that are due; the next arrival that could be admitted may cut a leap."""
         if self._next_ps <= now_ps:
             self._take_arrivals(now_ps)
         engine = self._engine
@@ -118,11 +118,11 @@ class Driver:
             self._post(self._arrive, self._next_ps)
 
     def _arrive(self, _event: Event) -> None:
-        """Requests arrive at an idle engine: it is called at once."""
+        """Pass requests to an idle engine and make its calls at once."""
         self._plan(int(self._env.now))
 
     def _take_arrivals(self, until_ps: int) -> None:
-        """Hand over all requests that arrived up to then, each at its own time."""
+        """Pass all requests that arrived up to ``until_ps``, each with its own time."""
         arrivals, number, num_requests = self._arrivals, self._next, self._num_requests
         while self._next_ps <= until_ps:
             self._engine.add(number, self._next_ps)
@@ -131,7 +131,7 @@ class Driver:
         self._next = number
 
     def _post(self, callback: Callable[[Event], None], at_ps: int) -> None:
-        """Set the one timer: nothing else is ever due."""
+        """Set the only timer: there is never more than one pending event."""
         timer = self._env.timeout(at_ps - self._env.now)
         assert timer.callbacks is not None
         timer.callbacks.append(callback)

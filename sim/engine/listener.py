@@ -1,4 +1,4 @@
-"""Who watches a stepper: logs, audits, pictures. A listener overrides what it wants to see."""
+"""Listeners of a stepper: logs, audits, pictures. A listener overrides the events it needs."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ ABORT = "the client gave up"
 
 
 class ScheduleListener:
-    """Sees every call and every boundary of a stepper; as it stands, it looks away."""
+    """Base class of listeners: gets every call and every boundary of a stepper, does nothing."""
 
     def arrived(self, stepper: Stepper, index: int, now_ps: int) -> None:
-        """See that a request is there."""
+        """Note that a request has arrived."""
 
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
-        """See that a request is refused (the reason), or that its client gave up (``ABORT``)."""
+        """Note that a request is refused (``why`` is the reason) or aborted (``ABORT``)."""
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        """See what a scheduling call handed out."""
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        """Note the result of a scheduling call."""
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """See that all calls due are made; ``stepper.cause`` is why the queue's head waits."""
+        """Note that all calls due are made; ``stepper.cause`` is why the queue's head waits."""
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        """See that the results of a flight were applied."""
+        """Note that the results of a step in flight were applied."""
 
 
 class Listeners(ScheduleListener):
-    """Several listeners as one, told in order."""
+    """Several listeners as one, called in order."""
 
     def __init__(self, listeners: Sequence[ScheduleListener]) -> None:
         self._listeners = listeners
 
     def arrived(self, stepper: Stepper, index: int, now_ps: int) -> None:
-        """Tell each of a request."""
+        """Report a request that arrives."""
         for listener in self._listeners:
             listener.arrived(stepper, index, now_ps)
 
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
-        """Tell each of a request that is refused, or given up."""
+        """Report a request that is refused or aborted."""
         for listener in self._listeners:
             listener.withdrawn(stepper, index, now_ps, why)
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        """Tell each of the call."""
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        """Report a call."""
         for listener in self._listeners:
-            listener.called(stepper, flight)
+            listener.called(stepper, step_in_flight)
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """Tell each that the calls are made."""
+        """Report that the calls are made."""
         for listener in self._listeners:
             listener.planned(stepper, now_ps)
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        """Tell each of the results."""
+        """Report the results."""
         for listener in self._listeners:
             listener.applied(stepper, results)

@@ -1,4 +1,4 @@
-"""Finds sequences that put each other out for ever."""
+"""Finds sequences that preempt each other endlessly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class LoopGuard:
-    """Counts preempting calls in which nobody got further than ever before.
+    """Counts preempting calls in which no sequence got further than ever before.
 
-    Recomputing gets a sequence back to where it was at most ``_recompute_calls`` calls later; that
-    many such calls (twice, and for each sequence) are a loop.
+    A recomputing sequence is back where it was at most ``_recompute_calls`` calls later. Twice this
+    number of such calls for each sequence is a loop.
     """
 
     def __init__(self, config: SchedulerConfig) -> None:
@@ -23,7 +23,7 @@ class LoopGuard:
         self._num_barren = 0
 
     def victim(self, step: ScheduledStep, num_in_engine: int) -> Sequence | None:
-        """Who has to go after this step, if it closes a loop: its last victim."""
+        """Return the sequence to refuse if this step closes a loop: its last victim."""
         progress = False
         for item in step.items:
             sequence = item.sequence

@@ -1,7 +1,7 @@
-"""Who looks a block up next, in the order of the trace: the future, for policies that declare it.
+"""The next lookup of a block in trace order: the future, for policies that declare oracle use.
 
-A request looks up the full blocks of its prompt without the last token; those that no id covers
-are private and never looked up by others. Requests that can never run are left out.
+A request looks up the full blocks of its prompt without the last token. Blocks without an id are
+private, and other requests never look them up. Requests that can never run are left out.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class NextUse:
-    """See :class:`~kvsim.policies.context.Future`; built when it is asked for the first time."""
+    """See :class:`~kvsim.policies.context.Future`; built at the first call."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
     def next_use(self, key: Hashable, after: int) -> int | None:
-        """First request behind ``after`` that looks up ``(KV group, key)``; mostly O(log n).
+        """Return the first request after ``after`` that looks up ``(KV group, key)``.
 
-        Requests that leave the block's segment of the prefix tree above it are passed over.
+        Mostly O(log n). Requests that leave the prefix tree above the block's segment are skipped.
         """
         segment, depth = cast("tuple[int, tuple[int, int]]", key)[1]
         if segment >= 0:  # a private block
@@ -38,7 +38,7 @@ class NextUse:
 
     @cached_property
     def _uses(self) -> dict[int, tuple[list[int], list[int]]]:
-        """Users of each segment in order, and the depth that each one's look-up ends at."""
+        """Return the users of each segment in order, and the depth at which each lookup ends."""
         requests, uses = self._requests, dict[int, tuple[list[int], list[int]]]()
         paths = requests.paths
         for index in range(len(requests)):

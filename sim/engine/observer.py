@@ -1,9 +1,9 @@
-"""What both engines tell alike of their requests: for pictures of a run that may leap.
+"""Events of requests that both engines report in the same way, for pictures of a run.
 
-An :class:`Observer` hears the same events with the same times from the stepper and from the leaper,
-whichever runs; two adapters translate: :class:`StepperEvents` here, and
-``LeaperEvents`` beside the leaper. Decodes are not told one by one: a request decodes from the
-step that samples its first token to its end, or until it is put out.
+An :class:`Observer` gets the same events with the same times from the stepper and from the leaper.
+Two adapters translate: :class:`StepperEvents` here, and ``LeaperEvents`` beside the leaper. Decode
+steps are not reported one by one. A request decodes from the step that samples its first token to
+its end, or until it is preempted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Chunk(NamedTuple):
-    """A request's part in a step that it is served in by name; ``samples``: it gets a token."""
+    """A request's reported part in a step; ``samples``: it gets a token."""
 
     start_ps: int
     end_ps: int
@@ -34,89 +34,90 @@ class Chunk(NamedTuple):
 
 
 class EngineView(Protocol):
-    """What an observer may look at; only between calls and results."""
+    """What an observer may read, only between calls and results."""
 
     recorder: Recorder
 
     @property
     def cause(self) -> str:
-        """Why the queue's head waits."""
+        """Return why the head of the queue waits."""
         ...
 
     @property
     def num_running(self) -> int:
-        """Requests in the engine."""
+        """Number of running requests."""
         ...
 
     @property
     def num_waiting(self) -> int:
-        """Requests in the queue."""
+        """Number of requests in the queue."""
         ...
 
     def usage_now(self) -> Usage:
-        """What memory holds, in slots."""
+        """Return the memory by state, in slots."""
         ...
 
 
 class Observer:
-    """Sees requests come, enter, be served and leave; as it stands, it looks away.
+    """Base class of observers: each method is called at an event and does nothing here.
 
-    Events come in the order of the engine's clock, but a step is told when it is scheduled, so its
-    end may lie ahead; who is put out meanwhile is served to the end of a step in flight.
+    Events come in the order of the engine's clock. A step is reported when it is scheduled, so its
+    end may be in the future. A request that is preempted meanwhile is served to the end of a step
+    in flight.
     """
 
     def begins(self, trace: Trace, recorder: Recorder) -> None:
-        """See what will be served: the trace as the engine has it, a sample a request maybe."""
+        """Start with the trace as the engine has it, maybe with one request for each sample."""
 
     def arrived(self, index: int, now_ps: int) -> None:
-        """See that a request is there."""
+        """Note that a request has arrived."""
 
     def withdrawn(self, index: int, now_ps: int, why: str) -> None:
-        """See that a request is refused, or given up (``why`` is ``ABORT`` then)."""
+        """Note that a request is refused, or aborted (``why`` is then ``ABORT``)."""
 
     def entered(self, index: int, now_ps: int, hit_tokens: int) -> None:
-        """See a call let a request in, or back in."""
+        """Note that a call admits a request, maybe again."""
 
     def served(self, index: int, chunk: Chunk) -> None:
-        """See a step that computes a part of a request, or decodes for it (not each decode)."""
+        """Note a step that computes a part of a request or starts its decoding (not each one)."""
 
     def preempted(
         self, index: int, now_ps: int, *, num_computed_tokens: int, swapped: bool
     ) -> None:
-        """See a victim that had so many computed tokens; a step in flight may still serve it."""
+        """Note a victim and its number of computed tokens; a step in flight may still serve it."""
 
     def planned(self, engine: EngineView, now_ps: int) -> None:
-        """See that the scheduling calls due are made."""
+        """Note that all scheduling calls due are made."""
 
     def finished(self, index: int, now_ps: int, output_tokens: int) -> None:
-        """See a request end with its last token."""
+        """Note that a request finished with its last token."""
 
     def stops(self) -> None:
-        """See that the user asks for the end: it comes at the next boundary."""
+        """Note that the user asks for the end; the run ends at the next boundary."""
 
     def ends(self, now_ps: int) -> None:
-        """See the run end, maybe stopped before that."""
+        """Note that the run ended; it may have been stopped early."""
 
 
 class StepperEvents(ScheduleListener):
-    """Tells observers what a stepper does."""
+    """Reports the events of a stepper to observers."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
 
     def arrived(self, stepper: Stepper, index: int, now_ps: int) -> None:
-        """Tell of a request."""
+        """Report a request that arrives."""
         for observer in self._observers:
             observer.arrived(index, now_ps)
 
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
-        """Tell of a request that will not be served any more."""
+        """Report a request that is refused or aborted."""
         for observer in self._observers:
             observer.withdrawn(index, now_ps, why)
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        """Tell of a call's victims, entries and chunks."""
-        step, now_ps = flight.step, flight.call_ps
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        """Report a call's victims, admissions and chunks."""
+        step, now_ps = step_in_flight.step, step_in_flight.call_ps
         for observer in self._observers:
             for sequence, num_computed_tokens, swapped_blocks in step.preempted:
                 observer.preempted(
@@ -129,17 +130,19 @@ class StepperEvents(ScheduleListener):
                 observer.entered(sequence.index, now_ps, hit_tokens)
             for back in step.swapped_in:
                 observer.entered(back.sequence.index, now_ps, 0)
-            for sequence, tokens, past, samples, decodes, _ in flight.items:
-                chunk = Chunk(flight.start_ps, flight.end_ps, tokens, past, samples, decodes)
+            for sequence, tokens, past, samples, decodes, _ in step_in_flight.items:
+                chunk = Chunk(
+                    step_in_flight.start_ps, step_in_flight.end_ps, tokens, past, samples, decodes
+                )
                 observer.served(sequence.index, chunk)
 
     def planned(self, stepper: Stepper, now_ps: int) -> None:
-        """Tell that the calls are made."""
+        """Report that the calls are made."""
         for observer in self._observers:
             observer.planned(stepper, now_ps)
 
     def applied(self, stepper: Stepper, results: Results) -> None:
-        """Tell who ended."""
+        """Report the requests that finished."""
         for observer in self._observers:
             for index in results.finished:
                 tokens = stepper.recorder.output_tokens[index]

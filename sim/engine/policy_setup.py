@@ -1,4 +1,4 @@
-"""The policies of an engine: built by name, each with what it may ask the ones before it."""
+"""Build the policies of an engine by name; each may use those built before it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def set_up_policies(
     config: SchedulerConfig, cost: StepCost, requests: Requests, link: HostLink | None, seed: int
 ) -> tuple[SchedulerState, Batching]:
-    """An engine without requests: what batching decides on, and batching.
+    """Return an engine state without requests, and the batching policy.
 
-    The predictor comes first, the allocator may ask it, queue order, preemption and batching may
-    ask both. What the state shows to others has no truth about lengths in it.
+    The predictor is built first. The allocator may use it. Queue order, preemption and batching may
+    use both. The returned state contains no true lengths.
     """
     context = PolicyContext(
         config,

@@ -1,7 +1,7 @@
-"""The engine's side of a trace: arrivals in ps, the true lengths, and who can never run.
+"""The engine's view of a trace: arrivals in ps, true lengths, and requests that can never run.
 
-The true lengths live here, behind the wall: engines ask :meth:`Requests.num_outputs` when results
-are applied, policies never see it.
+Only the engine knows the true lengths. It calls :meth:`Requests.num_outputs` when results are
+applied. Policies never see them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _flags(column: NDArray[np.bool_]) -> memoryview[bool]:
 
 
 def _groups(trace: Trace, config: SchedulerConfig) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sequences of each request, and 1 where they are beams; shape (n,)."""
+    """Return the number of sequences of each request, and 1 for beams; each of shape (n,)."""
     one = np.ones(len(trace), dtype=np.int64)
     if config.allocator.samples != "group":
         return one, 0 * one
@@ -56,7 +56,7 @@ class Requests:
     trace : Trace
     config : SchedulerConfig
     max_tokens : int64, shape (n,)
-        What the engine is told each request may generate.
+        Most tokens that each request may generate, as known to the engine.
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class Requests:
         return len(self.arrival_ps)
 
     def num_outputs(self, index: int) -> int:
-        """Tokens the request will have generated when it ends."""
+        """Return the tokens that the request will have generated when it ends."""
         return self._num_outputs[index]
 
     def num_slots(self, index: int) -> int:
-        """Tokens of KV the request will have computed when it ends.
+        """Return the tokens of KV that the request will have computed when it ends.
 
-        The last token's KV is never computed, unless the step after an unforeseen end is already
-        scheduled by then.
+        The last token's KV is never computed, with one exception: when an unforeseen end is
+        applied, the next step is already scheduled.
         """
         tokens = self.prompt_tokens[index] + self._num_outputs[index] - 1
         return tokens + (self.config.async_scheduling and not self.foreseen[index])
@@ -108,13 +108,13 @@ class Requests:
     def _never_fits(
         self, prompts: NDArray[np.int64], outputs: NDArray[np.int64], foreseen: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Requests that can never run.
+        """Return the requests that can never run.
 
-        The front end refuses a prompt at or above the model length (vLLM 0.32.0); one whose
-        longest state needs more blocks than the pool has would wait or be preempted for ever; where
-        the longest end is promised, that is the longest state.
-        (What a group that drops tokens needs depends on its neighbours; the stepper refuses those
-        when they get stuck.)
+        The front end refuses a prompt at or above the model length (vLLM 0.32.0). A request would
+        wait or be preempted endlessly if its longest state needs more blocks than the pool has.
+        Where admission needs room for the longest end, that end is the longest state. (The need of
+        a group that drops tokens depends on other requests. The stepper refuses such requests when
+        they get stuck.)
         """
         config = self.config
         tokens = prompts + outputs - 1
@@ -129,17 +129,17 @@ class Requests:
         return never
 
     def _blocks(self, tokens: Tokens) -> Tokens:
-        """Blocks that the groups that keep everything need for so many tokens."""
+        """Return the blocks that the groups that keep everything need for ``tokens`` tokens."""
         config = self.config
         whole = (group.sliding_window is None for group in config.kv_groups)
         num_full = sum(whole) if config.keeps_everything else 0
         return num_full * -(-tokens // config.block_size)
 
     def _most_blocks(self, prompts: Tokens, tokens: Tokens, width: Tokens, beams: Tokens) -> Tokens:
-        """Blocks of a request's longest state.
+        """Return the blocks of a request's longest state.
 
-        Samples share full blocks of the prompt; beams share at best all but the last block. With
-        their first tokens, sampled after one prompt, they have not parted yet.
+        Samples share full blocks of the prompt. Beams share at best all blocks but the last. Beams
+        have not differed yet when they sample their first tokens.
         """
         size = self.config.block_size
         last = -(-tokens // size)
@@ -147,7 +147,7 @@ class Requests:
         return self._blocks(tokens) + (width - 1) * parted * (tokens > prompts)
 
     def refusal(self, index: int) -> str | None:
-        """Why a request can never run, in words; ``None`` where it can."""
+        """Return why a request can never run; ``None`` if it can."""
         if not self.refused[index]:
             return None
         prompt, config = self.prompt_tokens[index], self.config
@@ -161,7 +161,7 @@ class Requests:
             return f"asks for {width:,} sequences, max_num_seqs is {config.max_num_seqs:,}"
         if config.promises_longest_end:
             tokens = min(prompt + self.max_tokens[index], config.max_model_len)
-            needs = f"may need {self._blocks(tokens):,} blocks if its answer is as long as allowed"
+            needs = f"may need {self._blocks(tokens):,} blocks if its output is as long as allowed"
         else:
             tokens = prompt + self._num_outputs[index] - 1
             tokens += config.async_scheduling and not self.foreseen[index]
@@ -170,18 +170,18 @@ class Requests:
         return f"{needs}, the pool has {self._usable_blocks:,}"
 
     def num_covered(self, index: int) -> int:
-        """Leading full blocks of the request that have a public key."""
+        """Return the number of leading full blocks of the request that have a public key."""
         tokens = self.prompt_tokens[index]
         if self._ids_cover_output and not (self._anonymous is not None and self._anonymous[index]):
             tokens += self._num_outputs[index]
         return self.paths.num_covered(index, tokens)
 
     def priority(self, index: int) -> int:
-        """Priority of a request: smaller is served first."""
+        """Return the priority of a request: smaller is served first."""
         return self._priority[index if len(self._priority) > 1 else 0]
 
     def sequence(self, index: int) -> Sequence:
-        """Make the policies' view of a request."""
+        """Return a new object with the policies' view of a request."""
         paths, block_size = self.paths, self.config.block_size
         num_covered = self.num_covered(index)
         public = [

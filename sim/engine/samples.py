@@ -1,17 +1,18 @@
-"""Each sample a request of its own, as vLLM's v1 engine has it (``ParentRequest``, 0.32.0).
+"""Each sample is a separate request, as in vLLM's v1 engine (``ParentRequest``, 0.32.0).
 
-A row of the trace that asks for ``n`` answers becomes ``n`` requests that arrive together. Their
-prompt has one and the same ids, so that they hit each other's full blocks where the cache is on;
-answers are anonymous, but that the first sample keeps the ids a trace recorded of its answer. All
-samples of a row have the row's output length.
+A row of the trace with ``n`` outputs becomes ``n`` requests that arrive together. Their prompts
+have the same ids, so with a prefix cache they hit each other's full blocks. Only the first sample
+keeps the ids that the trace recorded for its output; the other outputs are anonymous. All samples
+of a row have the row's output length.
 
     row        0    1    1    1    2
     request   [0]  [1]  [2]  [3]  [4]      first = 0 1 4
 
-After the run :meth:`Samples.fold` makes one entry a row again: a row is scheduled, and gets its
-first token, when the first of its samples does, and ends with the last one; a row of which a sample
-is unfinished is unfinished, else refused, else aborted. ``output_tokens`` are those of its longest
-sample, so that latencies per token are what one reader of one answer sees.
+After the run :meth:`Samples.fold` makes one entry for each row again. A row is scheduled, and gets
+its first token, when the first of its samples does. It ends with the last one. If a sample is
+unfinished, the row is unfinished; otherwise, if one is refused, the row is refused; otherwise, if
+one is aborted, it is aborted. ``output_tokens`` are those of its longest sample. So latencies per
+token are those that a reader of one output sees.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _ROW_COLUMNS: Final = (
     "priority",
     "timeout_ns",
 )
-"""Columns that engines read; who follows whom is refused beside samples."""
+"""Columns that engines read; samples cannot be combined with turns that follow others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """``trace`` has one entry a sample; ``row`` says whose, ``first`` where each row begins."""
+    """``trace`` has one entry a sample; ``row`` is its row, ``first`` where each row begins."""
 
     trace: Trace
     row: NDArray[np.int64]
@@ -128,7 +129,7 @@ class Samples:
         return array(column.typecode, np.add.reduceat(np.asarray(column), self.first).tolist())
 
     def _earliest(self, column: array[int]) -> array[int]:
-        """First time of a row's samples; -1 where it came for none of them."""
+        """Return the first time among a row's samples; -1 if no sample has one."""
         never = np.iinfo(np.int64).max
         times = np.asarray(column)
         first = np.minimum.reduceat(np.where(times < 0, never, times), self.first)
@@ -138,7 +139,7 @@ class Samples:
 def _prefix(
     trace: Trace, row: NDArray[np.int64], place: NDArray[np.int64], config: SchedulerConfig
 ) -> PrefixIds:
-    """Ids of all samples: those of their row; a row of several that lacks some gets new ones."""
+    """Return the ids of all samples: those of their row; samples without ids get new ones."""
     given = trace.prefix
     if given is None:
         given = PrefixIds(

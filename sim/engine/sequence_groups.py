@@ -1,8 +1,9 @@
-"""What a step means to groups of several sequences, beside what it means to everybody.
+"""The additional effects of a step on groups of several sequences.
 
-A group samples a token for each of its sequences; blocks that it copies on write take time before
-its step; beams go on from where the tree says; and blocks that end up with nobody were partly empty
-since they were taken. The stepper tells when; where no groups are, none of it does anything.
+A group samples a token for each of its sequences. Blocks that it copies on write take time before
+its step. Beams continue from the beams that the beam tree chooses. A block that no sequence holds
+any more was partly empty since it was taken. The stepper calls these methods; without groups they
+do nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BeamTree:
-    """``turnover``: the probability of the module docstring; one generator a request."""
+    """``turnover``: share of tokens after which beams are drawn anew; one generator a request."""
 
     def __init__(self, seed: int, turnover: float) -> None:
         self._seed = seed
@@ -30,7 +31,7 @@ class BeamTree:
         self._generators: dict[int, Random] = {}
 
     def parents(self, index: int, width: int) -> list[int] | None:
-        """Where the beams of request ``index`` go on from; ``None``: each from itself."""
+        """Return the parents of the beams of request ``index``; ``None``: each continues itself."""
         draws = self._generators.get(index)
         if draws is None:
             draws = self._generators[index] = Random(f"beams/{self._seed}/{index}")
@@ -57,9 +58,9 @@ class SequenceGroups:
         self._tree = BeamTree(seed, config.beam_turnover)
 
     def launched(self, step: ScheduledStep, now_ps: int) -> int:
-        """A step begins: blocks are filled from now on; returns ps of its copies on write.
+        """Note that a step begins: blocks are filled from now on; return ps of its copies on write.
 
-        What victims of its scheduling call gave up is booked, too.
+        Blocks that victims of its scheduling call freed are recorded too.
         """
         allocator, recorder = self._allocator, self._recorder
         if allocator is None:
@@ -75,17 +76,17 @@ class SequenceGroups:
         return copy_ps
 
     def choose_beams(self, sequence: Sequence) -> None:
-        """Beams got a token each: they go on from those that survive."""
+        """Continue from the surviving beams after each beam has got a token."""
         if self._allocator is None or not sequence.beams:
             return
         if sequence.num_computed_tokens == sequence.prompt_tokens:
-            return  # first tokens: all come after one prompt
+            return  # first tokens: all continue one prompt
         parents = self._tree.parents(sequence.index, sequence.width)
         if parents is not None:
             self._allocator.go_on_from(sequence, parents)
 
     def settle(self, now_ps: int) -> None:
-        """Book what was given up by now."""
+        """Record the blocks freed by now."""
         if self._allocator is not None:
             for taken_ps, slots in self._allocator.take_given_up():
                 self._recorder.never(taken_ps, now_ps, slots)

@@ -1,15 +1,17 @@
-"""The specification: one step at a time, every sequence touched, all policies.
+"""The reference engine: one step at a time, every sequence touched, all policies.
 
-The life of a request: it arrives (``add``) and waits; a scheduling call admits it with a hit and
-gives it its first chunk; further calls give it the rest of its prompt; the step that computes its
-last known token samples the next one; it may be preempted, wait again and recompute; the results
-of the step that samples its last token end it and its blocks go back.
+The life of a request: it arrives (``add``) and waits. A scheduling call admits it with a hit and
+gives it its first chunk. Later calls give it the rest of its prompt. The step that computes its
+last known token samples the next one. A request may be preempted; then it waits again and
+recomputes. It finishes with the results of the step that samples its last token, and its blocks are
+freed.
 
-Scheduling calls and results. A step is scheduled by a call and ends at a *boundary*, where its
+Scheduling calls and results. A call schedules a step. The step ends at a *boundary*, where its
 results are applied. Synchronous engines have one step in flight: call, step, results, call.
-Asynchronous ones have two (vLLM's ``async_scheduling``): the call for step k + 2 is made when step
-k ends, knowing its results but not those of step k + 1, which starts just then. A call that hands
-out nothing and preempts nobody is no step; then the oldest step in flight is waited for.
+Asynchronous engines have two (vLLM's ``async_scheduling``). The call for step k + 2 is made when
+step k ends and step k + 1 starts. This call knows the results of step k, but not those of step k +
+1. A call that schedules no tokens and preempts no sequence makes no step. The engine then waits for
+the oldest step in flight.
 
 Simultaneous events: results of a step are applied, then requests arrive, then the call is made
 (``docs/order.md`` has the whole order).
@@ -25,7 +27,7 @@ from kvsim.sim.engine.listener import ABORT
 from kvsim.sim.engine.loop_guard import LoopGuard
 from kvsim.sim.engine.policy_setup import set_up_policies
 from kvsim.sim.engine.sequence_groups import SequenceGroups
-from kvsim.sim.engine.steps_in_flight import Flights, Results
+from kvsim.sim.engine.steps_in_flight import Results, StepsInFlight
 
 if TYPE_CHECKING:
     from kvsim.policies.allocators.base import Usage
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from kvsim.sim.cost.step_cost import StepCost
     from kvsim.sim.engine.listener import ScheduleListener
     from kvsim.sim.engine.requests import Requests
-    from kvsim.sim.engine.steps_in_flight import FlightItem
+    from kvsim.sim.engine.steps_in_flight import StepItem
     from kvsim.sim.recording.recorder import Recorder
 
 
@@ -63,8 +65,8 @@ class Stepper:
         self.state, self._batching = set_up_policies(config, cost, requests, link, seed)
         self._requests = requests
         self._groups = SequenceGroups(self.state.allocator, config, cost, recorder, seed)
-        self._flights = Flights(self.state, cost, link, self._groups, recorder)
-        self._in_flight = self._flights.in_flight
+        self._steps_in_flight = StepsInFlight(self.state, cost, link, self._groups, recorder)
+        self._in_flight = self._steps_in_flight.in_flight
         self.memory = MemoryAccount(self.state, recorder)
         self._account = RequestAccount(self.state, self.memory, recorder)
         self._loops = LoopGuard(config)
@@ -79,7 +81,7 @@ class Stepper:
     # ---- the four verbs ----------------------------------------------------------------------
 
     def add(self, index: int, now_ps: int) -> bool:
-        """A request arrives; False if it can never run (it is refused and counted)."""
+        """Add a request that arrives; return False if it can never run (it is refused, counted)."""
         if self._listener is not None:
             self._listener.arrived(self, index, now_ps)
         if (reason := self._requests.refusal(index)) is not None:
@@ -93,7 +95,7 @@ class Stepper:
         return True
 
     def plan(self, now_ps: int) -> int | None:
-        """Scheduling calls due now; return the next boundary, ``None`` when idle."""
+        """Make the scheduling calls that are due; return the next boundary, ``None`` when idle."""
         self.memory.account(now_ps, idle=not self._in_flight)
         self.last_call_ps = now_ps
         while len(self._in_flight) < self._depth:
@@ -117,21 +119,21 @@ class Stepper:
         return self._in_flight[0].end_ps if self._in_flight else None
 
     def cut(self, arrival_ps: int) -> int:
-        """Return the boundary of an arrival at ``arrival_ps``: here the next one, always."""
+        """Return the boundary after an arrival at ``arrival_ps``: here always the next one."""
         return self._in_flight[0].end_ps
 
     def apply(self, now_ps: int) -> list[int]:
-        """Results of the oldest step in flight: tokens grow, first tokens, finishes, frees.
+        """Apply the results of the oldest step in flight: tokens, finishes, freed memory.
 
-        Returns the requests that ended.
+        Returns the requests that finished.
         """
         self.memory.account(now_ps, idle=not self._in_flight)
-        flight = self._in_flight.popleft()
-        assert flight.end_ps == now_ps, "results are applied at their boundary"
-        self.recorder.step(flight.start_ps, flight.time)
-        self.recorder.num_steps_outside += not flight.time.inside
-        results = Results(flight, [], [], [])
-        for item in flight.items:
+        step_in_flight = self._in_flight.popleft()
+        assert step_in_flight.end_ps == now_ps, "results are applied at their boundary"
+        self.recorder.step(step_in_flight.start_ps, step_in_flight.time)
+        self.recorder.num_steps_outside += not step_in_flight.time.inside
+        results = Results(step_in_flight, [], [], [])
+        for item in step_in_flight.items:
             if not item.sequence.aborted:
                 self._apply_item(item, results, now_ps)
         self._end_batch(now_ps)
@@ -141,15 +143,15 @@ class Stepper:
         return results.finished
 
     def take_refused(self) -> list[int]:
-        """Requests refused by the last calls, as stuck or looping."""
+        """Return the requests that the last calls refused, as stuck or looping."""
         refused, self._refused = self._refused, []
         return refused
 
     def abort(self, index: int, now_ps: int) -> None:
-        """The client of an unfinished request gave up: it leaves, its blocks are free at once.
+        """Abort an unfinished request of a client that gave up; its blocks are free at once.
 
-        Tokens in flight for it are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``). Of a batch
-        that ends together it cannot leave: what it holds is free when the batch ends.
+        Its tokens in flight are dropped (vLLM 0.32.0, ``Scheduler.finish_requests``). A request of
+        a batch that ends together cannot leave the batch: its memory is freed when the batch ends.
         """
         self.memory.account(now_ps, idle=not self._in_flight)
         state = self.state
@@ -179,19 +181,19 @@ class Stepper:
         return step
 
     def _launch(self, step: ScheduledStep, now_ps: int) -> None:
-        """Put a step behind those in flight."""
+        """Add a step behind those in flight."""
         self._account.moved(step, now_ps)
         self._ends_together = step.ends_together
-        flight = self._flights.launch(step, now_ps)
+        step_in_flight = self._steps_in_flight.launch(step, now_ps)
         if self._listener is not None:
-            self._listener.called(self, flight)
+            self._listener.called(self, step_in_flight)
 
     # ---- parts of results --------------------------------------------------------------------
 
-    def _apply_item(self, item: FlightItem, results: Results, now_ps: int) -> None:
-        """What a step brings one sequence in it: keys for its blocks, and maybe a token.
+    def _apply_item(self, item: StepItem, results: Results, now_ps: int) -> None:
+        """Apply the result of one sequence in a step: keys for its blocks, and maybe a token.
 
-        Who was put out meanwhile gets the token, too, but what was computed is gone.
+        A sequence that was preempted meanwhile also gets the token, but its computed KV is lost.
         """
         sequence = item.sequence
         timely = item.preemption_count == sequence.num_preemptions
@@ -225,14 +227,14 @@ class Stepper:
             self._account.finished(sequence, now_ps)
 
     def _num_left(self, sequence: Sequence) -> int:
-        """Tokens still to come: the truth about lengths, asked only when results are applied."""
+        """Return the tokens still to come: true lengths, read only when results are applied."""
         num_sampled = sequence.num_tokens - sequence.prompt_tokens
         return self._requests.num_outputs(sequence.index) - num_sampled
 
     # ---- how requests leave ------------------------------------------------------------------
 
     def _leave(self, sequence: Sequence, now_ps: int) -> None:
-        """A running sequence ends; in a batch that ends together it keeps what it owns."""
+        """End a running sequence; in a batch that ends together it keeps its memory."""
         self.state.running.remove(sequence)
         if self._ends_together:
             self.state.ended.append(sequence)
@@ -240,19 +242,19 @@ class Stepper:
             self._release(sequence, now_ps)
 
     def _end_batch(self, now_ps: int) -> None:
-        """Where nobody runs any more, take back what the ended members of a batch kept."""
+        """When no sequence runs, free the memory of the finished sequences of the batch."""
         if not self.state.running:
             for sequence in self.state.ended:
                 self._release(sequence, now_ps)
             self.state.ended.clear()
 
     def _release(self, sequence: Sequence, now_ps: int) -> None:
-        """Take back what a sequence owns."""
+        """Free the memory of a sequence."""
         self.memory.released(sequence, sequence.num_computed_tokens, now_ps)
         self.state.allocator.finish(sequence)
 
     def _withdraw(self, sequence: Sequence) -> None:
-        """Take a sequence that does not run out of the engine."""
+        """Remove a sequence that does not run from the engine."""
         state = self.state
         if sequence in state.swapped:
             state.swapped.remove(sequence)
@@ -270,36 +272,38 @@ class Stepper:
         self.recorder.queue(now_ps, self.num_waiting)
 
     def _refuse_stuck(self, now_ps: int) -> None:
-        """Nothing runs and the head still does not fit: it never will."""
+        """Refuse the head of the queue if nothing runs and it still does not fit."""
         sequence = self.state.head()
         self._withdraw(sequence)
         self._refuse(sequence, "does not fit even when nothing else runs", now_ps)
 
     def _refuse_looping(self, step: ScheduledStep, now_ps: int) -> None:
-        """Refuse a victim where sequences put each other out for ever."""
+        """Refuse a victim if sequences preempt each other endlessly."""
         sequence = self._loops.victim(step, len(self.state.running) + self.num_waiting)
         if sequence is not None:
             self._withdraw(sequence)
-            self._refuse(sequence, "it and others put each other out and get no further", now_ps)
+            self._refuse(
+                sequence, "it and other requests preempt each other without progress", now_ps
+            )
 
-    # ---- for whoever looks at an engine ------------------------------------------------------
+    # ---- for observers of an engine ----------------------------------------------------------
 
     def usage_now(self) -> Usage:
-        """What memory holds, in slots; O(running)."""
+        """Return the memory by state, in slots; O(running)."""
         return self.memory.usage_now()
 
     @property
     def num_running(self) -> int:
-        """Requests in the engine."""
+        """Number of running requests."""
         return len(self.state.running)
 
     @property
     def num_waiting(self) -> int:
-        """Requests in the queue, those on the host included."""
+        """Number of requests in the queue, including those on the host."""
         return self.state.num_waiting
 
     def num_slots(self, index: int) -> int:
-        """Tokens of KV that a request will have when it ends; behind the wall: not for policies."""
+        """Tokens of KV that a request will have at its end; policies must not read this."""
         return self._requests.num_slots(index)
 
     def check_invariants(self) -> None:
@@ -307,5 +311,5 @@ class Stepper:
         self.state.check_invariants()
 
     def name_of(self, index: int) -> str:
-        """Name of a request."""
+        """Return the name of a request."""
         return self._requests.trace.request_id(index)

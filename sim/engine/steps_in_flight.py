@@ -1,4 +1,4 @@
-"""Steps in flight: a scheduled step is put behind those before it, with the time that it takes."""
+"""Steps in flight: each scheduled step is queued behind earlier ones, with its time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kvsim.sim.recording.recorder import Recorder
 
 
-class FlightItem(NamedTuple):
-    """One sequence's part in a step; ``stint`` tells a late token from a timely one."""
+class StepItem(NamedTuple):
+    """One sequence's part in a step; an outdated ``preemption_count`` marks a late token."""
 
     sequence: Sequence
     num_tokens: int
@@ -32,11 +32,11 @@ class FlightItem(NamedTuple):
 class StepInFlight:
     """A scheduled step: called at ``call_ps``, on the device from ``start_ps`` to ``end_ps``.
 
-    ``time`` has what it goes into.
+    ``time`` has the parts of its duration.
     """
 
     step: ScheduledStep
-    items: list[FlightItem]
+    items: list[StepItem]
     call_ps: int
     start_ps: int
     end_ps: int
@@ -44,10 +44,11 @@ class StepInFlight:
 
 
 class Results(NamedTuple):
-    """What came of a flight at its boundary: requests by index, in the order of its items.
+    """The results of a step in flight at its boundary: requests by index, in item order.
 
-    ``finished`` got their last token; ``late``: the token came to a request that had been put out
-    meanwhile; ``dropped``: it came behind the last one, for nothing.
+    ``finished``: requests that got their last token. ``late``: requests that got a token although
+    they had been preempted meanwhile. ``dropped``: requests whose token came after their last one
+    and was dropped.
     """
 
     step_in_flight: StepInFlight
@@ -56,8 +57,8 @@ class Results(NamedTuple):
     dropped: list[int]
 
 
-class Flights:
-    """The flights of one engine, oldest first, and what a step costs beside its computation."""
+class StepsInFlight:
+    """The steps in flight of one engine, oldest first, and the costs besides their computation."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Flights:
         self._num_copied = 0
 
     def launch(self, step: ScheduledStep, now_ps: int) -> StepInFlight:
-        """Put a step behind those in flight and count its tokens as computed."""
+        """Queue a step behind those in flight and count its tokens as computed."""
         items = [self._served(item, now_ps) for item in step.items]
         start_ps = self.in_flight[-1].end_ps if self.in_flight else now_ps
         time = self._time(step, items)
@@ -90,11 +91,11 @@ class Flights:
             duration_ps = self._with_copies(self._link, step, start_ps, duration_ps)
         duration_ps += self._copy_ps() + self._groups.launched(step, now_ps)
         time = time.with_overhead(duration_ps)
-        flight = StepInFlight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
-        self.in_flight.append(flight)
-        return flight
+        step_in_flight = StepInFlight(step, items, now_ps, start_ps, start_ps + duration_ps, time)
+        self.in_flight.append(step_in_flight)
+        return step_in_flight
 
-    def _served(self, item: Item, now_ps: int) -> FlightItem:
+    def _served(self, item: Item, now_ps: int) -> StepItem:
         """Count the tokens that a call gives a sequence as computed."""
         sequence, num_tokens, past = item
         samples = past + num_tokens == sequence.num_tokens + sequence.num_output_placeholders
@@ -104,10 +105,10 @@ class Flights:
         sequence.num_computed_tokens = past + num_tokens
         sequence.in_flight += num_tokens
         sequence.num_output_placeholders += samples
-        return FlightItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
+        return StepItem(sequence, num_tokens, past, samples, decodes, sequence.num_preemptions)
 
-    def _time(self, step: ScheduledStep, items: list[FlightItem]) -> StepTime:
-        """Time of the computation; ended members of a padded batch are computed, too."""
+    def _time(self, step: ScheduledStep, items: list[StepItem]) -> StepTime:
+        """Return the time of the computation, including finished rows of a padded batch."""
         padded_to = step.padded_to
         prefills: list[tuple[int, int]] = []
         contexts: list[int] = []
@@ -121,7 +122,7 @@ class Flights:
         return self.cost.step(prefills, len(contexts), sum(contexts), windows)
 
     def _copy_ps(self) -> int:
-        """Duration of what the call copied within the pool, before its step."""
+        """Return the duration of the call's copies within the pool, before its step."""
         relocations = self._state.allocator.relocations
         if relocations is None:
             return 0
@@ -132,8 +133,8 @@ class Flights:
         self._recorder.relocations = relocations
         return copy_ps
 
-    def _note_scores(self, retention: Retention, items: list[FlightItem]) -> int:
-        """What decodes see, and what it takes to keep the scores of what they keep."""
+    def _note_scores(self, retention: Retention, items: list[StepItem]) -> int:
+        """Record what decodes attend to; return the time to update the scores of kept tokens."""
         seen = [item.past for item in items if item.decodes]
         account = self._recorder.retention
         if account is not None and retention.scores is not None:

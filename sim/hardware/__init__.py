@@ -1,6 +1,7 @@
 """Cards: memory, bandwidth, peak rates.
 
-The door is :func:`~kvsim.sim.hardware.load.load_hardware`; bundled cards are in ``cards.json``.
+The main function is :func:`~kvsim.sim.hardware.load.load_hardware`. Bundled cards are in
+``cards.json``.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ _KINDS: Final = ("gpu", "apple", "cpu")
 
 
 def card_of(name: str, row: Mapping[str, Any]) -> HardwareSpec:
-    """Card of a row whose values have the right types; what is optional may be absent.
+    """Card of a row with values of the right types; optional values may be absent.
 
     Raises
     ------
     ValueError
-        On a number that cannot be.
+        If a number is not possible.
     """
     card = HardwareSpec(
         name=name,
@@ -47,17 +47,17 @@ def card_of(name: str, row: Mapping[str, Any]) -> HardwareSpec:
 
 
 def read_card(path: Path, bundled: Mapping[str, HardwareSpec]) -> HardwareSpec:
-    """Card from a file; its name is the file's where the row has none.
+    """Card from a file; without a name in the row, the card is named after the file.
 
-    The file of a profile is that of a card, too: of the card it holds, else of the bundled one it
-    was measured on.
+    A profile file is accepted too. It gives the card that it holds, or else the bundled card on
+    which it was measured.
 
     Raises
     ------
     ValueError
-        With the file and the key at fault.
+        With the file and the wrong key.
     OSError
-        Where the file cannot be read.
+        If the file cannot be read.
     """
     where = f"hardware file {path}"
     try:
@@ -86,7 +86,7 @@ def _profile_card(
         return card_of(name, row)
     if name not in bundled:
         raise ValueError(
-            f"{where} is a profile of {name!r}, which is no bundled card, and holds no card: give "
+            f"{where} is a profile of {name!r}, which is not a bundled card, and has no card: give "
             "a card with --hardware and the profile with --set cost.source=FILE"
         )
     return bundled[name]

@@ -18,9 +18,9 @@ _FALLBACK = {"bf16": ("fp16", "fp32"), "fp16": ("bf16", "fp32")}
 class HardwareSpec:
     """A card. ``total_bytes`` is what the driver reports (GiB, not the GB on the box).
 
-    ``peak_flop_per_s`` holds dense rates by dtype (no sparsity); ``link_bytes_per_s`` is the way
-    to another card and ``host_link_bytes_per_s`` the way to host memory, each in one direction
-    (0 = none).
+    ``peak_flop_per_s`` holds dense rates by dtype (no sparsity). ``link_bytes_per_s`` is the link
+    to another card, and ``host_link_bytes_per_s`` the link to host memory, each in one direction (0
+    = none).
     """
 
     name: str
@@ -35,7 +35,7 @@ class HardwareSpec:
     host_link_bytes_per_s: float
     source: str
     profile: str = ""
-    """File of step costs that the card was read from; what ``cost.source = "auto"`` takes."""
+    """File of step costs that the card was read from; ``cost.source = "auto"`` uses it."""
 
     @property
     def total_gib(self) -> float:
@@ -45,8 +45,8 @@ class HardwareSpec:
     def peak(self, dtype: str) -> float:
         """Dense peak in FLOP/s for products in ``dtype``.
 
-        A dtype the card has no units for runs at the next wider one (fp8 at bf16, bf16 at fp16,
-        4-bit weights at the model's 16 bits); with nothing that fits, ``ValueError``.
+        If the card has no units for a dtype, the next wider one is used (bf16 for fp8, fp16 for
+        bf16, the model's 16 bits for 4-bit weights). If no dtype fits, ``ValueError`` is raised.
         """
         for candidate in (dtype, *_FALLBACK.get(dtype, ("bf16", "fp16", "fp32"))):
             if candidate in self.peak_flop_per_s:
@@ -56,7 +56,7 @@ class HardwareSpec:
         )
 
     def check(self) -> None:
-        """Raise ``ValueError`` naming a number that cannot be (zero, negative, not finite)."""
+        """Raise ``ValueError`` with the name of a wrong number (zero, negative, not finite)."""
         rates = {"bandwidth_bytes_per_s": self.bandwidth_bytes_per_s, **self.peak_flop_per_s}
         for key, value in {"total_bytes": self.total_bytes, **rates}.items():
             if not math.isfinite(value) or value <= 0:
@@ -64,9 +64,9 @@ class HardwareSpec:
 
 
 def server_defaults(hardware: HardwareSpec) -> tuple[int, int]:
-    """``(max_num_seqs, max_num_batched_tokens)`` that vLLM 0.32.0's API server takes.
+    """``(max_num_seqs, max_num_batched_tokens)``: the defaults of vLLM 0.32.0's API server.
 
-    GPUs of 70 GiB and more, A100 apart, get 1024 and 8192; all others 256 and 2048
+    GPUs of 70 GiB and more, except A100, have 1024 and 8192; all others 256 and 2048
     (``EngineArgs.get_batch_defaults``).
     """
     large = hardware.kind == "gpu" and hardware.total_bytes >= LARGE_CARD_BYTES

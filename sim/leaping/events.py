@@ -1,7 +1,7 @@
-"""What a leaper tells whoever listens: who arrives, enters, leaves and is served by name.
+"""Events of a leaper for listeners: arrivals, admissions, ends, and requests served singly.
 
-A leaper touches few members in an event, so what takes O(running) is not told but asked for
-(:mod:`kvsim.sim.leaping.view`).
+A leaper touches few requests at an event. So values that cost O(running) are not part of an event;
+a listener asks for them (:mod:`kvsim.sim.leaping.view`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Served(NamedTuple):
-    """A request's part in a call; ``samples``: the step brings it a token."""
+    """A request's part in a call; ``samples``: the step gives it a token."""
 
     request: int
     num_tokens: int
@@ -30,8 +30,8 @@ class Served(NamedTuple):
 class Calls(NamedTuple):
     """A leap unrolled for a listener, one entry a call.
 
-    Times (call, start, end), free blocks after it and blocks it evicted; the running list's length
-    and the queue hold for all of them.
+    Each entry has the times (call, start, end), the free blocks after it and the blocks it evicted.
+    The length of the running list and the queue are the same for all entries.
     """
 
     times_ps: list[tuple[int, int, int]]
@@ -42,13 +42,13 @@ class Calls(NamedTuple):
 
 
 class LeapListener:
-    """Sees what a leaper decides; as it stands, it looks away."""
+    """Base class of listeners: gets the decisions of a leaper, does nothing."""
 
     def arrived(self, leaper: Leaper, index: int, now_ps: int) -> None:
-        """See that a request is there."""
+        """Note that a request has arrived."""
 
     def withdrawn(self, leaper: Leaper, index: int, now_ps: int, why: str) -> None:
-        """See that a request is refused, and why."""
+        """Note that a request is refused, and why."""
 
     def admitted(
         self,
@@ -60,40 +60,40 @@ class LeapListener:
         *,
         resumed: bool,
     ) -> None:
-        """See a request enter."""
+        """Note that a request is admitted."""
 
     def preempted(
         self, leaper: Leaper, index: int, now_ps: int, lost_tokens: int, late_in: int | None
     ) -> None:
-        """See a victim; ``late_in`` is the step in flight that still brings it a token."""
+        """Note a victim; ``late_in`` is the step in flight that still gives it a token."""
 
     def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
-        """See whom a call serves by name; who decodes besides, ``leaper.decoding()`` tells."""
+        """Note the requests that a call serves singly; ``leaper.decoding()`` returns the others."""
 
     def planned(self, leaper: Leaper, now_ps: int) -> None:
-        """See that all calls due are made; ``leaper.cause`` is why the queue's head waits."""
+        """Note that all calls due are made; ``leaper.cause`` is why the queue's head waits."""
 
     def flown(self, leaper: Leaper, num_steps: int) -> None:
-        """See a leap once its length is settled; ``leaper.unroll(num_steps)`` tells its calls."""
+        """Note a leap of known length; ``leaper.unroll(num_steps)`` returns its calls."""
 
     def landed(self, leaper: Leaper, finished: list[int], now_ps: int, last_call_ps: int) -> None:
-        """See the results applied at a boundary."""
+        """Note that the results were applied at a boundary."""
 
 
 class LeaperEvents(LeapListener):
-    """Tells observers what a leaper does."""
+    """Reports the events of a leaper to observers."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
         self._items: list[Served] = []
 
     def arrived(self, leaper: Leaper, index: int, now_ps: int) -> None:
-        """Tell of a request."""
+        """Report a request that arrives."""
         for observer in self._observers:
             observer.arrived(index, now_ps)
 
     def withdrawn(self, leaper: Leaper, index: int, now_ps: int, why: str) -> None:
-        """Tell of a request that will not be served."""
+        """Report a request that will not be served."""
         for observer in self._observers:
             observer.withdrawn(index, now_ps, why)
 
@@ -107,26 +107,26 @@ class LeaperEvents(LeapListener):
         *,
         resumed: bool,
     ) -> None:
-        """Tell of an entry."""
+        """Report an admission."""
         for observer in self._observers:
             observer.entered(index, now_ps, hit_tokens)
 
     def preempted(
         self, leaper: Leaper, index: int, now_ps: int, lost_tokens: int, late_in: int | None
     ) -> None:
-        """Tell of a victim; while it decodes, the step in flight serves it, too."""
+        """Report a victim; if it decodes, the step in flight serves it too."""
         for observer in self._observers:
-            if late_in is not None and leaper.flight_end_ps:
-                end_ps = leaper.flight_end_ps
+            if late_in is not None and leaper.step_in_flight_end_ps:
+                end_ps = leaper.step_in_flight_end_ps
                 observer.served(index, Chunk(now_ps, end_ps, 1, lost_tokens - 1, True, True))
             observer.preempted(index, now_ps, num_computed_tokens=lost_tokens, swapped=False)
 
     def called(self, leaper: Leaper, step: int, items: list[Served], dropped: list[int]) -> None:
-        """Keep whom the call serves by name until the step's times are settled."""
+        """Keep the requests that the call serves singly until the step's times are known."""
         self._items = items
 
     def flown(self, leaper: Leaper, num_steps: int) -> None:
-        """Tell of the chunks; a step with any is flown alone."""
+        """Report the chunks; a step with chunks is never part of a longer leap."""
         if self._items:
             start_ps, end_ps = leaper.first_step_ps()
             for observer in self._observers:
@@ -136,12 +136,12 @@ class LeaperEvents(LeapListener):
             self._items = []
 
     def planned(self, leaper: Leaper, now_ps: int) -> None:
-        """Tell that the calls are made."""
+        """Report that the calls are made."""
         for observer in self._observers:
             observer.planned(leaper, now_ps)
 
     def landed(self, leaper: Leaper, finished: list[int], now_ps: int, last_call_ps: int) -> None:
-        """Tell who ended."""
+        """Report the requests that finished."""
         for observer in self._observers:
             for index in finished:
                 observer.finished(index, now_ps, leaper.recorder.output_tokens[index])

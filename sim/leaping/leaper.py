@@ -87,13 +87,13 @@ def leapable(config: SchedulerConfig) -> tuple[bool, str]:
 
 
 class Leaper(LeapView):
-    """One engine replica; ``add``, ``plan``, ``cut``, ``apply`` as the stepper has them."""
+    """One engine replica; ``add``, ``plan``, ``cut``, ``apply`` as in the stepper."""
 
     __slots__ = ()
     name = "leaper"
 
     def add(self, index: int, now_ps: int) -> bool:
-        """A request arrives; False if it can never run (it is refused and counted)."""
+        """Add a request that arrives; return False if it can never run (it is refused, counted)."""
         if self._listener is not None:
             self._listener.arrived(self, index, now_ps)
         if (reason := self._requests.refusal(index)) is not None:
@@ -108,13 +108,13 @@ class Leaper(LeapView):
         return True
 
     def plan(self, now_ps: int) -> int | None:
-        """Scheduling calls due now; return the next boundary, ``None`` when idle."""
+        """Make the scheduling calls that are due; return the next boundary, ``None`` when idle."""
         if self._since_ps < now_ps:  # it was idle
             self.recorder.idle(self._since_ps, now_ps)
             self._account(now_ps)
         self._now_ps = now_ps
         called = self._call(now_ps)
-        if self._lag and called and self._flight is None:
+        if self._lag and called and self._step_in_flight is None:
             self._fly(now_ps)
             called = self._call(now_ps)
         waiting = len(self._waiting)
@@ -129,12 +129,12 @@ class Leaper(LeapView):
             self._listener.planned(self, now_ps)
         if called:
             return self._boundary_ps(self._leap_steps)
-        return None if self._flight is None else self._flight.end_ps
+        return None if self._step_in_flight is None else self._step_in_flight.end_ps
 
     def cut(self, arrival_ps: int) -> int:
-        """End the leap at the first boundary from ``arrival_ps`` on, if that request may enter.
+        """End the leap at the first boundary from ``arrival_ps`` on, if the request could enter.
 
-        One behind a request that waits changes nothing.
+        A request behind a waiting one changes nothing.
         """
         steps = self._leap_steps
         if steps > 1 and not self._waiting:
@@ -144,25 +144,25 @@ class Leaper(LeapView):
                 self._leap_steps = steps = reached or 1
         if steps:
             return self._boundary_ps(steps)
-        assert self._flight is not None, "an idle engine has no boundary"
-        return self._flight.end_ps
+        assert self._step_in_flight is not None, "an idle engine has no boundary"
+        return self._step_in_flight.end_ps
 
     def apply(self, now_ps: int) -> Sequence[int]:
-        """Commit the leap; results of the oldest step in flight: last tokens, frees.
+        """Commit the leap and apply the results of the oldest step in flight: last tokens, frees.
 
-        Returns the requests that ended.
+        Returns the requests that finished.
         """
         last_call_ps = self._now_ps
         if not self._leap_steps:
             self._account(now_ps)
-            landed, self._flight = self._flight, None
+            landed, self._step_in_flight = self._step_in_flight, None
         else:
             landed = self._fly(now_ps)
             if self._listener is not None:
                 last_call_ps = self._call_ps(self._v - 1)
         finished: list[int] = []
         if landed is not None and landed.ending:
-            finished = [member.index for member in landed.ending]
+            finished = [request.index for request in landed.ending]
             self._land(landed, now_ps)
         if self._listener is not None:
             self._listener.landed(self, finished, now_ps, last_call_ps)
@@ -170,17 +170,17 @@ class Leaper(LeapView):
         return finished
 
     def take_refused(self) -> Sequence[int]:
-        """Nobody: with full attention, who never fits is known at its arrival."""
+        """Return no requests: with full attention, all that never fit are refused at arrival."""
         return ()
 
     def abort(self, index: int, now_ps: int) -> None:
-        """Requests with a timeout are the stepper's (see ``engine_choice.can_leap``)."""
+        """Refuse: only the stepper runs requests with a timeout (``engine_choice.can_leap``)."""
         raise NotImplementedError(index, now_ps)
 
     # ---- leaps -----------------------------------------------------------------------------
 
     def _fly(self, now_ps: int) -> StepInFlight | None:
-        """Commit the leap's calls; return the flight whose results are applied now."""
+        """Commit the leap's calls; return the step in flight whose results are applied now."""
         steps, recorder = self._leap_steps, self.recorder
         first_ps, slope_ps, v = self._first_ps, self._slope_ps, self._v
         start_ps = self._leap_start_ps
@@ -190,7 +190,9 @@ class Leaper(LeapView):
         calls = self._calls
         calls.append((v, self._leap_call_ps, start_ps, first_ps, slope_ps))
         if len(calls) > MAX_CALLS_KEPT + self._block_size:
-            del calls[: -self._block_size - 8]  # a block younger than its last one is never asked
+            del calls[
+                : -self._block_size - 8
+            ]  # calls after a block's first use are never asked for
         if self._listener is not None:
             self._listener.flown(self, steps)
         if self._num_tokens_counted:
@@ -215,9 +217,9 @@ class Leaper(LeapView):
             self._account_leap(steps, now_ps)
         self._v = v = v + steps
         self._last_end_ps = end_ps
-        landed = self._flight
+        landed = self._step_in_flight
         if self._lag:
-            self._flight = StepInFlight(end_ps)
+            self._step_in_flight = StepInFlight(end_ps)
         else:
             heap = self._last_steps
             if not heap or heap[0][0] >= v:

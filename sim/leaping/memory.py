@@ -1,7 +1,7 @@
-"""Memory of a leaper over time: constant between events, within a leap a sum in closed form.
+"""Memory of a leaper over time: constant between events, a closed-form sum within a leap.
 
-A leap crosses windows of the recorder: each part of it inside one window is booked as a whole
-(``_account_steps``), the step across an edge by itself.
+A leap crosses windows of the recorder. Each part of it inside one window is recorded as a whole
+(``_account_steps``). A step across an edge is recorded separately.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kvsim.sim.cost.equal_steps import (
     weighted_blocks,
     weighted_steps,
 )
-from kvsim.sim.leaping.state import LeapState, Member
+from kvsim.sim.leaping.state import LeapState, Running
 
 
 class LeapMemory(LeapState):
@@ -22,7 +22,7 @@ class LeapMemory(LeapState):
     __slots__ = ()
 
     def _account(self, now_ps: int) -> None:
-        """Memory was constant since the last event."""
+        """Record the memory, which was constant since the last event."""
         cache, block_size = self._cache, self._block_size
         self.recorder.interval(
             self._since_ps,
@@ -38,7 +38,7 @@ class LeapMemory(LeapState):
         self._since_ps = now_ps
 
     def _account_leap(self, steps: int, now_ps: int) -> None:
-        """Memory over the leap's intervals; the calls after the first take their blocks here."""
+        """Record memory over the leap's intervals; calls after the first take their blocks here."""
         recorder, slope_ps = self.recorder, self._slope_ps
         v, first_ps = self._v, self._first_ps
         if self._lag:  # until the step in flight ends, memory is as after the first call
@@ -64,15 +64,15 @@ class LeapMemory(LeapState):
         assert self._since_ps == now_ps, "a leap's steps and its boundary differ"
 
     def _advance(self, v: int) -> None:
-        """Call ``v`` takes its blocks."""
+        """Take the blocks of call ``v``."""
         blocks = self._demand_of(v)
         self._cache.take(blocks)
         self._num_empty += blocks * self._block_size - self._batch
 
     def _account_steps(self, v: int, steps: int, first_ps: int, slope_ps: int) -> None:
-        """Integrals over ``steps`` intervals inside one window; the first is after call ``v``.
+        """Record integrals over ``steps`` intervals of one window; the first is after call ``v``.
 
-        The calls between them take their blocks: afterwards memory is as after the last call.
+        The calls between them take their blocks. Afterwards memory is as after the last call.
         """
         cache, block_size, batch = self._cache, self._block_size, self._batch
         demand, phase, empty = self._demand, v % block_size, self._num_empty
@@ -108,31 +108,31 @@ class LeapMemory(LeapState):
         self._num_empty = empty + last * block_size - batch * (steps - 1)
 
     def check_invariants(self) -> None:
-        """Verify the sums against the members themselves; O(running + pieces)."""
-        decoding = [member for member in self._running.values() if member.decoding]
+        """Verify the sums against the requests themselves; O(running + pieces)."""
+        decoding = [request for request in self._running.values() if request.decoding]
         assert len(decoding) == self._batch, "batch is off"
-        assert sum(member.x for member in decoding) == self._sum_x, "sum of x is off"
+        assert sum(request.x for request in decoding) == self._sum_x, "sum of x is off"
         counts = [0] * self._block_size
-        for member in decoding:
-            counts[member.x % self._block_size] += 1
+        for request in decoding:
+            counts[request.x % self._block_size] += 1
         assert counts * 2 == self._demand, "phase histogram is off"
         assert len(self._running) <= self._max_num_seqs, "more sequences than max_num_seqs"
         self._check_memory()
 
-    def _computed(self, member: Member) -> int:
-        """Tokens that a running member has computed after the last call."""
+    def _computed(self, request: Running) -> int:
+        """Return the tokens that a running request has computed after the last call."""
         return (
-            self._v - member.x - (not self._leap_steps)
-            if member.decoding
-            else member.num_computed_tokens
+            self._v - request.x - (not self._leap_steps)
+            if request.decoding
+            else request.num_computed_tokens
         )
 
     def _check_memory(self) -> None:
         empty = unkeyed = 0
-        for member in self._running.values():
-            computed = self._computed(member)
+        for request in self._running.values():
+            computed = self._computed(request)
             blocks = -(-computed // self._block_size)
             empty += blocks * self._block_size - computed
-            unkeyed += blocks - member.holding.published
+            unkeyed += blocks - request.holding.published
         assert empty == self._num_empty, "empty slots are off"
         self._cache.check_invariants(self._num_blocks, unkeyed)

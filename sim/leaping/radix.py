@@ -1,13 +1,13 @@
 """Leaps over a radix tree of prefixes.
 
-Generated tokens stay outside the tree until their request ends, so nobody can find them and no leap
-ends for them. What differs from chained hashes:
+Generated tokens stay outside the tree until their request ends. No request can find them, and no
+leap ends for them. There are three differences to chained hashes:
 
-* a chunk is published when its step has *run*: with its results, before those who end later in the
-  running list; a step in flight that has chunks is waited for;
+* a chunk is published when its step has *run*: with its results, before requests later in the
+  running list finish. The engine waits for a step in flight that has chunks;
 * whole nodes are evicted, so a leap ends before a call that would evict;
-* a look-up refreshes. The stepper looks the queue's head up in every call, a leap in its first one
-  only: within a leap nothing else touches the tree, so the order of last uses is the same.
+* a lookup refreshes. The stepper looks up the head of the queue in every call, a leap only in its
+  first call. Within a leap nothing else touches the tree, so the order of last uses is the same.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvsim.policies.scheduler_config import SchedulerConfig
-    from kvsim.sim.leaping.state import Member, StepInFlight
+    from kvsim.sim.leaping.state import Running, StepInFlight
 
-    Chunk = tuple[Member, int]
+    Chunk = tuple[Running, int]
 
 
 class RadixLeaper(Leaper):
-    """See the module docstring; chunks are ``(member, tokens computed with it)``."""
+    """See the module docstring; chunks are ``(request, tokens computed with it)``."""
 
     __slots__ = ("_chunks", "_due", "_in_flight", "_pages")
 
@@ -42,7 +42,7 @@ class RadixLeaper(Leaper):
         self._due: list[Chunk] = []  # of the step whose results are applied now
 
     def apply(self, now_ps: int) -> Sequence[int]:
-        """As the leaper's; chunks that have run are published, each in its sequence's turn."""
+        """As in the leaper; chunks that have run are published in the order of the running list."""
         if not self._leap_steps:
             self._due, self._in_flight = self._in_flight, []
         finished = super().apply(now_ps)
@@ -58,27 +58,27 @@ class RadixLeaper(Leaper):
         self._chunks = []
         return landed
 
-    def _publish_chunk(self, member: Member) -> None:
-        """Its tokens are found once the step has run."""
-        self._chunks.append((member, member.num_computed_tokens))
+    def _publish_chunk(self, request: Running) -> None:
+        """Keep the chunk; its tokens are findable once the step has run."""
+        self._chunks.append((request, request.num_computed_tokens))
 
     def _publish_due(self, upto: int | None = None) -> None:
-        """Publish chunks of sequences up to the place ``upto`` of the running list."""
+        """Publish chunks of sequences up to position ``upto`` of the running list."""
         while self._due and (upto is None or self._due[0][0].order <= upto):
-            member, computed = self._due.pop(0)
-            is_last = computed == member.num_tokens
-            self._pages.publish_run(member.holding, computed, num_hits=int(is_last))
+            request, computed = self._due.pop(0)
+            is_last = computed == request.num_tokens
+            self._pages.publish_run(request.holding, computed, num_hits=int(is_last))
 
-    def _preempt(self, member: Member) -> None:
-        """What it has not published is lost."""
+    def _preempt(self, request: Running) -> None:
+        """Preempt a request; what it has not published is lost."""
         for chunks in (self._chunks, self._in_flight):
-            chunks[:] = [chunk for chunk in chunks if chunk[0] is not member]
-        self._pages.let_go(member.holding)
-        super()._preempt(member)
+            chunks[:] = [chunk for chunk in chunks if chunk[0] is not request]
+        self._pages.let_go(request.holding)
+        super()._preempt(request)
 
-    def _give_up(self, member: Member, published: int, now_ps: int) -> None:
-        self._publish_due(member.order)
-        super()._give_up(member, published, now_ps)
+    def _give_up(self, request: Running, published: int, now_ps: int) -> None:
+        self._publish_due(request.order)
+        super()._give_up(request, published, now_ps)
 
     def _leap(self, context: int) -> None:
         super()._leap(context)
@@ -86,7 +86,7 @@ class RadixLeaper(Leaper):
             self._leap_steps = 1
 
     def _within_memory(self, steps: int) -> int:
-        """Cut a leap where a node would be evicted, or the head starts to lack even its chunk."""
+        """Cut a leap where a node would be evicted, or the head has no room for its chunk."""
         cache, batch = self._cache, self._batch
         blocks = cache.num_blank
         if self._cause == "admission rule":

@@ -1,9 +1,9 @@
-"""State of a leaper: sums over its decoding members, the leap being flown.
+"""State of a leaper: sums over its decoding requests, and the current leap.
 
-The leaper is one class in six layers, each in its file: this state, memory over time
-(``leap_memory.py``), its members (``leap_members.py``), a scheduling call (``leap_calls.py``), what
-listeners may ask (``leap_view.py``), the four verbs (``leaper.py``, where the idea and the
-invariants are explained).
+The leaper is one class in six layers, one file each: this state, memory over time (``memory.py``),
+its running requests (``running.py``), a scheduling call (``calls.py``), values for listeners
+(``view.py``), and the four methods of an engine (``leaper.py``, which explains the idea and the
+invariants).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ NEVER = 1 << 62
 TOKEN_BUDGETS: Final[dict[str, Callable[[SchedulerConfig], int]]] = {
     policy.name: policy.token_budget for policy in (MixedRunningFirst, IterationLevel, NoEvict)
 }
-"""Most tokens of a step, for each batching that is leapt through."""
+"""Most tokens of a step, for each batching that the leaper supports."""
 
 
-class Member:
-    """One request in the engine; ``order`` is its admission number, -1 while it waits."""
+class Running:
+    """One request of a leaper; ``order`` is its admission number, -1 while it waits."""
 
     __slots__ = (
         "decoding",
@@ -76,13 +76,13 @@ class Member:
 
 
 class StepInFlight:
-    """A launched step whose results are not applied yet; ``ending`` get their last token then."""
+    """A launched step without applied results; requests in ``ending`` then get their last token."""
 
     __slots__ = ("end_ps", "ending")
 
     def __init__(self, end_ps: int) -> None:
         self.end_ps = end_ps
-        self.ending: list[Member] = []
+        self.ending: list[Running] = []
 
 
 class LeapState:
@@ -101,7 +101,6 @@ class LeapState:
         "_cost",
         "_demand",
         "_first_ps",
-        "_flight",
         "_growing",
         "_head_needs",
         "_inside",
@@ -114,7 +113,6 @@ class LeapState:
         "_listener",
         "_max_model_len",
         "_max_num_seqs",
-        "_members",
         "_newly_must_publish",
         "_now_ps",
         "_num_admitted",
@@ -133,9 +131,11 @@ class LeapState:
         "_requests",
         "_reserve",
         "_running",
+        "_seen",
         "_shares_outputs",
         "_since_ps",
         "_slope_ps",
+        "_step_in_flight",
         "_sum_x",
         "_users",
         "_v",
@@ -167,25 +167,25 @@ class LeapState:
         self._requests = requests
         self._read_rules(config, seed)
         self._waiting: deque[int] = deque()
-        self._members: dict[int, Member] = {}  # those that have been the queue's head
-        self._running: dict[int, Member] = {}  # in order of admission
-        self._partial: Member | None = None
+        self._seen: dict[int, Running] = {}  # requests that have been the head of the queue
+        self._running: dict[int, Running] = {}  # in order of admission
+        self._partial: Running | None = None
         self._num_admitted = 0
         self._cause = "step"
         self._head_needs = 0
         self._queue_noted = False
         self._now_ps = 0
 
-        # decoding members, in sum
+        # sums over decoding requests
         self._v = 0  # number of the next call
         self._batch = 0
         self._sum_x = 0
         self._demand = [0] * (2 * self._block_size)
         self._num_empty = 0  # slots of owned blocks without a computed token
-        self._last_steps: list[tuple[int, int, Member]] = []
+        self._last_steps: list[tuple[int, int, Running]] = []
 
-        # the flight whose results are still out, and the leap being flown
-        self._flight: StepInFlight | None = None
+        # the step whose results are not applied yet, and the current leap
+        self._step_in_flight: StepInFlight | None = None
         self._last_end_ps = 0
         self._leap_steps = self._leap_call_ps = self._leap_start_ps = 0
         self._first_ps = self._slope_ps = 0
@@ -195,16 +195,16 @@ class LeapState:
         self._since_ps = 0
         self._calls: list[tuple[int, int, int, int, int]] = []  # (V, call, start, first, slope)
 
-        # generated blocks that others may ask for
+        # generated blocks that others may look up
         self._users: dict[int, int] = {}
         self._path_of: dict[int, list[int]] = {}
-        self._growing: dict[int, set[Member]] = {}
-        self._contested: list[set[Member]] = [set() for _ in range(self._block_size)]
+        self._growing: dict[int, set[Running]] = {}
+        self._contested: list[set[Running]] = [set() for _ in range(self._block_size)]
         self._num_contested = 0
-        self._newly_must_publish: list[Member] = []
+        self._newly_must_publish: list[Running] = []
 
     def _make_cache(self, config: SchedulerConfig, seed: int) -> SegmentCache | BlockCache:
-        """In runs where the order allows it, else block by block."""
+        """Return a cache of runs if the eviction order allows it, else of single blocks."""
         start, order_name, capacity = (
             self._paths.start,
             config.eviction.policy,
@@ -235,18 +235,18 @@ class LeapState:
         self.caching = config.enable_prefix_caching
         self._shares_outputs = self.caching and prefix is not None and prefix.covers_output
 
-    def _told(self) -> Leaper:
-        """What listeners are given: the whole of which this is a layer."""
+    def _whole(self) -> Leaper:
+        """Return the whole leaper, as listeners get it; this class is one of its layers."""
         return cast("Leaper", self)
 
     def _boundary_ps(self, steps: int) -> int:
-        """When the call after ``steps`` calls of this leap is made."""
+        """Return the time of the call after ``steps`` calls of this leap."""
         steps -= self._lag
         slope_ps = self._slope_ps * (steps * (steps - 1) // 2)
         return self._leap_start_ps + self._first_ps * steps + slope_ps
 
     def _call_ps(self, v: int) -> int:
-        """When call ``v`` was made."""
+        """Return the time of call ``v``."""
         calls = self._calls
         first_v, call_ps, start_ps, first_ps, slope_ps = calls[bisect_right(calls, (v, NEVER)) - 1]
         later = v - first_v
@@ -255,9 +255,9 @@ class LeapState:
         return start_ps + steps_ps(first_ps, slope_ps, later - self._lag)
 
     def _demand_of(self, v: int) -> int:
-        """Blocks that decoding members take in call ``v``."""
+        """Return the blocks that decoding requests take in call ``v``."""
         return self._demand[(v - 1) % self._block_size]
 
     def _public(self, computed: int) -> int:
-        """Blocks with a key while a member decodes: async ones get theirs a token later."""
+        """Return the blocks with a key of a decoding request; async sets keys a token later."""
         return (computed - self._lag) // self._block_size

@@ -1,4 +1,4 @@
-"""What listeners and observers may ask a leaper: a layer of it that decides nothing."""
+"""Values that listeners and observers may read from a leaper; this layer decides nothing."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ class LeapView(LeapCalls):
 
     @property
     def cause(self) -> str:
-        """Why the queue's head waits since the last call."""
+        """Why the head of the queue has waited since the last call."""
         return self._cause
 
     @property
-    def flight_end_ps(self) -> int:
-        """When the step ends whose results are still out; 0 where there is none."""
-        return 0 if self._flight is None else self._flight.end_ps
+    def step_in_flight_end_ps(self) -> int:
+        """End of the step whose results are not applied yet; 0 without one."""
+        return 0 if self._step_in_flight is None else self._step_in_flight.end_ps
 
     @property
     def num_free(self) -> int:
-        """Blocks that can be taken, cached ones included."""
+        """Number of blocks that can be allocated, including cached ones."""
         return self._cache.num_free
 
     @property
     def num_running(self) -> int:
-        """Requests in the engine."""
+        """Number of running requests."""
         return len(self._running)
 
     @property
     def num_waiting(self) -> int:
-        """Requests in the queue."""
+        """Number of requests in the queue."""
         return len(self._waiting)
 
     def waiting_list(self) -> list[int]:
-        """Requests in the queue; O(waiting)."""
+        """Return the requests in the queue; O(waiting)."""
         return list(self._waiting)
 
     def usage_now(self) -> Usage:
-        """What memory holds after the last call, in slots."""
+        """Return the memory by state after the last call, in slots."""
         cache, block_size = self._cache, self._block_size
         return Usage(
             blank=cache.num_blank * block_size,
@@ -54,23 +54,23 @@ class LeapView(LeapCalls):
             shared=cache.num_shared * block_size,
         )
 
-    # ---- the call, and the leap, being told ------------------------------------------------
+    # ---- the call, and the leap, that an event reports --------------------------------------
 
     def decoding(self) -> list[Served]:
-        """Who decodes in the call being made, for a listener; O(running)."""
+        """Return the requests that decode in the present call, for a listener; O(running)."""
         v = self._v
         return [
-            Served(member.index, 1, v - 1 - member.x, samples=True, decodes=True)
-            for member in self._running.values()
-            if member.decoding
+            Served(request.index, 1, v - 1 - request.x, samples=True, decodes=True)
+            for request in self._running.values()
+            if request.decoding
         ]
 
     def first_step_ps(self) -> tuple[int, int]:
-        """Start and end of the first step of the leap being told, for a listener."""
+        """Return start and end of the first step of the reported leap, for a listener."""
         return self._leap_start_ps, self._leap_start_ps + self._first_ps
 
     def _spread_parts(self, steps: int) -> None:
-        """What the leap's steps go into, in several windows."""
+        """Record the parts of the leap's steps over several windows."""
         self.recorder.spread_steps(
             self._leap_start_ps,
             steps,
@@ -82,7 +82,7 @@ class LeapView(LeapCalls):
         )
 
     def unroll(self, steps: int) -> Calls:
-        """Tell a listener the leap call by call, before the later ones take their blocks."""
+        """Return the leap call by call for a listener, before later calls take their blocks."""
         cache, v, lag = self._cache, self._v, self._lag
         start_ps, first_ps, slope_ps = self._leap_start_ps, self._first_ps, self._slope_ps
         times_ps, free, evicted = [], [], []

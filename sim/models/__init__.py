@@ -1,7 +1,7 @@
-"""Model shapes and the bytes they need.
+"""Model shapes and the bytes that they need.
 
-The door is :func:`~kvsim.sim.models.load.load_model`; one file a family of configs, whose bundled
-examples lie in ``configs``.
+The main function is :func:`~kvsim.sim.models.load.load_model`. Each family of configs has one file.
+Bundled examples are in ``configs``.
 """
 
 from __future__ import annotations

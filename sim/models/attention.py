@@ -33,8 +33,8 @@ class Heads(NamedTuple):
 def layer_kinds(config: ConfigReader, family: Family, num_layers: int) -> list[str]:
     """``full``, ``sliding``, ``chunked`` or ``linear`` for each layer.
 
-    A list in the config decides; else its pattern or the family's; a window with neither means
-    that every layer slides.
+    A list in the config decides, or else its pattern or the family's pattern. If there is a window
+    but neither, every layer slides.
     """
     listed = config.items("layer_types")
     if listed is not None:
@@ -61,7 +61,7 @@ def layer_kinds(config: ConfigReader, family: Family, num_layers: int) -> list[s
 
 
 def _windowed_kinds(config: ConfigReader, family: Family, num_layers: int) -> list[str]:
-    """Kinds where there is no list of them."""
+    """Kinds of the layers without a list of them."""
     narrow = "chunked" if family.chunked else "sliding"
     window = config.find("attention_chunk_size" if family.chunked else "sliding_window")
     if window is None or not config.flag("use_sliding_window", default=True):
@@ -111,7 +111,7 @@ def head_notice(heads: Heads, hidden: int) -> tuple[str, ...]:
 
 
 def kv_shape(config: ConfigReader, heads: Heads, kind: str) -> KVShape:
-    """Return what a layer of ``full``, ``sliding`` or ``chunked`` attention keeps."""
+    """Return the KV that a layer of ``full``, ``sliding`` or ``chunked`` attention keeps."""
     if kind == "sliding":
         return KVShape("sliding", *heads, window=config.size("sliding_window"))
     if kind == "chunked":
@@ -199,7 +199,7 @@ def latent_shape(latent: Latent) -> KVShape:
 
 
 def stores_kv(config: ConfigReader, num_layers: int) -> list[bool]:
-    """Whether each layer writes a cache of its own, or reads that of an earlier layer."""
+    """Whether each layer writes its own cache, or reads that of an earlier layer."""
     shared = config.size("num_kv_shared_layers", default=0, minimum=0)
     if shared >= num_layers:
         raise ValueError(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kvsim.sim.models.spec import ModelSpec
 
 TRAINED_POSITIONS = 2048
-"""Falcon configs do not say their length; all were trained at this one."""
+"""Falcon configs have no length; all models were trained with this one."""
 
 
 def parse_falcon(config: ConfigReader, name: str, source: str) -> ModelSpec:

@@ -1,4 +1,4 @@
-"""What the families of decoder-only models have in their layers, by ``model_type``.
+"""The layers of the families of decoder-only models, by ``model_type``.
 
 Each row states what the Hugging Face implementation of that type builds (transformers
 ``models/<model_type>/modeling_<model_type>.py``) and the config cannot say: biases, the number of
@@ -30,13 +30,13 @@ class Family:
     qk_norm: Literal["no", "head", "all"] = "no"
     """A norm over each head (one shared weight) or over all heads as one vector."""
     tied: bool = False
-    """Default of ``tie_word_embeddings`` where the config is silent."""
+    """Default of ``tie_word_embeddings`` if the config does not have the key."""
     head_bias: bool = False
     """The lm_head has a bias."""
     full_every: int = 0
-    """Every n-th layer is full and the others slide, where the config does not say (0: none)."""
+    """Without a config key: every n-th layer is full, the others slide (0: no pattern)."""
     chunked: bool = False
-    """Layers that do not attend to everything attend within chunks, not a sliding window."""
+    """Layers without full attention attend within chunks, not within a sliding window."""
     gated_query: bool = False
     """The query projection also makes an output gate of the same width."""
     sinks: bool = False

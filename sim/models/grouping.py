@@ -1,9 +1,9 @@
 """Layer groups as the engine's block tables see them: equal numbers of layers a group.
 
 vLLM 0.32.0 (``v1/core/kv_cache_utils.py``) gives every KV group the same number of layers, so that
-a block of any group has the same size: the smallest group sets it unless the largest is less than
-half again as large; larger groups are split, the last one padded with layers that hold nothing.
-Groups stand in the order in which the first of their layers comes: gpt-oss and Gemma begin with a
+a block of any group has the same size. The smallest group sets the number, unless the largest has
+less than 1.5 times as many layers. Larger groups are split; the last part is padded with layers
+that hold nothing. Groups are in the order of their first layers: gpt-oss and Gemma begin with a
 window.
 """
 

@@ -10,7 +10,7 @@ from kvsim.sim.models.spec import Experts, GroupKind, LayerGroup, ParamCount
 
 
 class KVShape(NamedTuple):
-    """What one layer keeps of a sequence (see :class:`LayerGroup`)."""
+    """The KV or state that one layer keeps of a sequence (see :class:`LayerGroup`)."""
 
     kind: GroupKind
     num_heads: int
@@ -37,11 +37,11 @@ class Layer:
     other: int = 0
     """Parameters that are neither matrix products nor norms (state-space constants)."""
     copied: int = 0
-    """Part of ``attention`` that every tensor-parallel rank holds whole."""
+    """Part of ``attention`` that every tensor-parallel rank holds completely."""
 
 
 def group_layers(layers: list[Layer]) -> tuple[LayerGroup, ...]:
-    """Equal shapes together, in order of first appearance, full attention first."""
+    """Group equal shapes, in order of first appearance, full attention first."""
     attend = Counter(layer.shape for layer in layers if layer.shape is not None)
     store = Counter(layer.shape for layer in layers if layer.shape is not None and layer.stores_kv)
     groups = [
@@ -108,7 +108,7 @@ def count_params(layers: list[Layer], embedding: int, head: int, norms: int) -> 
 
 
 def find_experts(layers: list[Layer], where: str) -> Experts | None:
-    """Find the routed experts, which must be alike in every MoE layer."""
+    """Find the routed experts, which must be the same in every MoE layer."""
     kinds = Counter(
         (layer.num_experts, layer.experts_per_token, layer.expert_params)
         for layer in layers

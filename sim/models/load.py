@@ -36,7 +36,7 @@ PARSERS: dict[str, Callable[[ConfigReader, str, str], ModelSpec]] = {
     "nemotron_h": parse_nemotron_h,
     "opt": parse_opt,
 }
-"""Families with a parser of their own; all others go to :func:`parse_decoder`."""
+"""Families with a separate parser; :func:`parse_decoder` reads all others."""
 
 
 def bundled_models() -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def _plain(repository: str) -> str:
 def load_model(model: str | Path) -> ModelSpec:
     """Model by bundled name or from a ``config.json`` (the file or its folder).
 
-    Raises ``ValueError`` in one sentence: unknown name with the nearest, or the key at fault.
+    Raises ``ValueError`` in one sentence: an unknown name with the nearest one, or the wrong key.
     """
     check_kind("model", model, str | Path, "a name, or the path of a config.json or its folder")
     name = str(model)

@@ -11,7 +11,7 @@ _BY_BITS = {4: "int4", 8: "int8", 16: ""}
 
 
 def checkpoint_format(config: ConfigReader) -> tuple[str, tuple[str, ...]]:
-    """``(format, notices)``; the format is empty where nothing is quantised or known."""
+    """``(format, notices)``; the format is empty if no format is given or known."""
     section = config.section("quantization_config")
     if section is None:
         return "", ()

@@ -1,4 +1,4 @@
-"""Read a ``config.json`` with a sentence, not a traceback, for everything that is wrong with it."""
+"""Read a ``config.json``; every error is one sentence, not a traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MAX_CONFIG_BYTES = 4 << 20
 MAX_SIZE = 10**9
-"""Largest value accepted for any size; beyond it a config is garbage, not a model."""
+"""Largest value accepted for any size; a config with a larger one is not a model."""
 
 
 _LONGEST_SHOWN = 60

@@ -1,4 +1,4 @@
-"""A model whose attention keeps something else: other KV heads, other windows, the same weights.
+"""A model with changed attention: other KV heads or other windows, the same weights.
 
 For what-if questions about the cache alone: parameters stay those of the model (same size class).
 """

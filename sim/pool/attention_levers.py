@@ -1,4 +1,4 @@
-"""What each lever on KV memory buys: one model and card, one change at a time.
+"""The effect of each lever on KV memory: one model and card, one change at a time.
 
 Rows of ``kvsim plan --levers``. The weights stay those of the model (same size class), so that only
 the cache changes: heads (all, 8, one, a latent of 512 + 64 as in DeepSeek), the KV format, windows

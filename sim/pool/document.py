@@ -1,7 +1,7 @@
-"""The answer of ``kvsim plan``.
+"""The result of ``kvsim plan``.
 
-What is undefined, since not one block fits, is ``None``. Bytes are those of one rank, the binding
-one; ``kv_bytes_per_token.total`` is the sum over all ranks, copies included.
+A figure is ``None`` if it is undefined because no block fits. Bytes are those of the binding rank;
+``kv_bytes_per_token.total`` is the sum over all ranks, copies included.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def plan_document(
 def too_small_document(
     request: PoolRequest, error: PoolTooSmallError, notes: Sequence[str] = ()
 ) -> Plan:
-    """Figures that hold although no block fits: what is there, what a token and a request need."""
+    """Figures that are valid although no block fits: memory, bytes of a token and a request."""
     share, tp = error.share, request.tp
     return Plan(
         model=request.model.name,
@@ -169,8 +169,8 @@ def _value_bytes(name: str) -> str:
     size = f"{form.payload_bits / 8:g} B"
     if not form.scale_bits:
         return size
-    owner = f"{form.group} values" if form.group else "a head"
-    return f"{size} + {form.scale_bits // 8} B of scale for {owner}"
+    scaled = f"{form.group} values" if form.group else "a head"
+    return f"{size} + {form.scale_bits // 8} B of scale for {scaled}"
 
 
 def group_row(group: LayerGroup, request: PoolRequest) -> Group:
@@ -193,7 +193,7 @@ def group_row(group: LayerGroup, request: PoolRequest) -> Group:
 
 
 def tables_of(pool: Pool) -> Tables | None:
-    """Block tables of vLLM: how many, their height, layers that only pad; ``None`` elsewhere."""
+    """Block tables of vLLM: their number, height, and padding layers; ``None`` elsewhere."""
     if not isinstance(pool.layout, BlockLayout):
         return None
     tables = pool.layout.tables
@@ -222,14 +222,14 @@ def longest_that_fits(request: PoolRequest, pool: Pool) -> int:
 
 
 def weights_of(request: PoolRequest, model: ModelSpec) -> int:
-    """Bytes of the weights on a rank, as given or as counted."""
+    """Bytes of the weights on a rank, as given or as computed."""
     if request.weights_bytes is not None:
         return request.weights_bytes
     return model.weights_bytes(request.weight_dtype, request.tp)
 
 
 def terms_by_name(terms: tuple[MemoryTerm, ...], kv_bytes: int) -> dict[str, Term]:
-    """Memory terms by name; ``kv`` is what they leave."""
+    """Memory terms by name; ``kv`` is the rest."""
     found = {
         _key(term.name): Term(bytes=term.num_bytes, formula=term.formula, assumed=term.assumed)
         for term in terms

@@ -33,18 +33,18 @@ STATE_BLOCK_MULTIPLE = 16
 
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
-    """Blocks of one rank. ``kv_groups`` is what the engine's scheduler is told."""
+    """Blocks of one rank. The engine's scheduler gets ``kv_groups``."""
 
     block_size: int
     page_bytes: int
     """Bytes of one block in one layer."""
     tables: EngineGroups
     block_sizes: tuple[int, ...]
-    """Tokens a block of each growing table holds; more where its layers' tokens are smaller."""
+    """Tokens in a block of each growing table; more if the tokens of its layers are smaller."""
 
     @property
     def longest(self) -> None:
-        """No limit but the pool."""
+        """No limit except the pool."""
         return
 
     @property
@@ -93,10 +93,10 @@ class BlockLayout:
         return sum(self.table_blocks(length, step_tokens)) + self.num_state_tables
 
     def charged_blocks(self, length: int, step_tokens: int = 1) -> int:
-        """Blocks that vLLM reckons with for one request of ``length`` tokens, as its log does.
+        """Blocks that vLLM counts for one request of ``length`` tokens, as its log does.
 
-        As :meth:`blocks_for`, but a window is charged its extra block also where the whole sequence
-        is in it, and a chunk (Llama 4) is charged none (``kv_cache_interface.py``).
+        As :meth:`blocks_for`, with two differences. A window gets its extra block even if it
+        contains the whole sequence. A chunk (Llama 4) gets none (``kv_cache_interface.py``).
         """
         blocks = self.num_state_tables
         for table, size in zip(self.growing, self.block_sizes, strict=True):

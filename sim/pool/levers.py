@@ -1,6 +1,6 @@
-"""Which single change frees most KV memory, for messages and ``kvsim plan``.
+"""The single change that frees most KV memory, for messages and ``kvsim plan``.
 
-A change is judged by the bytes that a rank has beyond one request of the longest length: more
+A change is evaluated by the bytes that a rank has beyond one request of the longest length. So more
 memory for KV counts as much as a request that needs less.
 """
 
@@ -40,7 +40,7 @@ def surplus(request: PoolRequest, rules: Rules) -> int:
 
 
 def levers(request: PoolRequest, rules: Rules) -> tuple[Lever, ...]:
-    """Single changes that free KV memory, best first; terms given by hand do not move."""
+    """Single changes that free KV memory, best first; terms given by hand do not change."""
     now = surplus(request, rules)
     found = []
     given = request.num_blocks is not None  # then neither card nor formats change what fits
@@ -56,7 +56,7 @@ def levers(request: PoolRequest, rules: Rules) -> tuple[Lever, ...]:
 
 
 def best_lever(request: PoolRequest, rules: Rules) -> str:
-    """Sentence on the change that frees most."""
+    """Return a sentence about the change that frees most."""
     found = levers(request, rules)
     if not found:
         return "No single change frees memory."
@@ -67,7 +67,7 @@ def best_lever(request: PoolRequest, rules: Rules) -> str:
 
 
 def _tries(request: PoolRequest) -> Iterator[tuple[str, PoolRequest]]:
-    """Each change by itself, named as the option that makes it."""
+    """Yield each single change, with the name of its option."""
     if request.engine == "vllm":
         was = request.gpu_memory_utilization
         yield (
@@ -96,7 +96,7 @@ def _tries(request: PoolRequest) -> Iterator[tuple[str, PoolRequest]]:
 
 
 def _more_ranks(request: PoolRequest, rules: Rules) -> Iterator[tuple[str, PoolRequest]]:
-    """Yield the least of 2, 4 and 8 times the ranks that is enough; twice as many where none is."""
+    """Yield the smallest of 2, 4 and 8 times the ranks that is enough; else twice the ranks."""
     if request.engine == "llama.cpp":
         return
     counts = [times * request.tp for times in (2, 4, 8) if _splits(request, times * request.tp)]

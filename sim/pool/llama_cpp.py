@@ -35,7 +35,7 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """One slot a request, as long as the context, whether it is used or not."""
+    """One slot for each request, as long as the context, whether it is used or not."""
 
     block_size: int
     block_bytes: int
@@ -100,8 +100,8 @@ def _refuse(request: PoolRequest) -> None:
         )
     if any(group.kind == "state" for group in request.model.groups):
         raise ValueError(
-            f"{request.model.name} keeps a state per request, which llama.cpp stores in a format of"
-            " its own that is not modelled (--engine vllm is)"
+            f"{request.model.name} keeps a state per request, which llama.cpp stores in its own"
+            " format; that is not modelled (--engine vllm is)"
         )
 
 

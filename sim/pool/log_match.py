@@ -1,4 +1,4 @@
-"""Our plan beside an engine's start-up log, each difference with its reason."""
+"""The plan compared with an engine's start-up log; each difference has its reason."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ OLD_SEATS: Final = 256
 V0_SWAP_BYTES: Final = 4 * GIB
 V0_LEAST_TOKENS: Final = 2048
 V0_CHUNKS_FROM: Final = 32 * 1024
-"""Above this length v0 chunks prefills by itself; up to it, one step takes a whole prompt."""
+"""Above this length v0 chunks prefills by default; up to it, one step has a whole prompt."""
 TOKENS_BY_CONCURRENCY: Final = (0, 22)
 """First version whose token count is concurrency x length; blocks // tables x size before."""
 _PRINTED_GIB: Final = 0.0051
 """Logs print two decimals."""
 _WHY: Final = {
-    "total": "theirs is the driver's figure for that very card, ours that of the bundled card",
-    "weights": "theirs is what loading allocated: ours plus buffers, padding and parts left out",
-    "activation peak": "ours is a formula, assumed; theirs a measurement (--peak-gib takes it)",
-    "non-torch": "ours is a constant, assumed; theirs a measurement (--non-torch-gib takes it)",
-    "graphs": "ours is a constant, assumed; theirs an estimate at start (--graphs-gib takes it)",
+    "total": "the log has the driver's figure for that card, the plan that of the bundled card",
+    "weights": "the log counts what loading allocated: also buffers, padding and further parts",
+    "activation peak": "the plan assumes a formula; the log has a measurement (use --peak-gib)",
+    "non-torch": "the plan assumes a constant; the log has a measurement (use --non-torch-gib)",
+    "graphs": "the plan assumes a constant; the log has an estimate at start (use --graphs-gib)",
 }
 
 
 def as_in_log(
     request: PoolRequest, log: StartupLog, *, seats_given: bool, tokens_given: bool = False
 ) -> tuple[PoolRequest, tuple[str, ...]]:
-    """Request with what the log's version does otherwise, and a sentence on each change."""
+    """Return the request with the differences of the log's version, and a sentence on each."""
     changed, notes = request, []
     old = log.version is not None and log.version < MANY_SEATS
     if old and not seats_given and request.max_num_seqs > OLD_SEATS:
@@ -50,10 +50,12 @@ def as_in_log(
     tokens = max(request.model_len, V0_LEAST_TOKENS)
     if _whole_prompts(log) and not tokens_given and request.model_len <= V0_CHUNKS_FROM:
         changed = replace(changed, max_num_batched_tokens=tokens)
-        notes.append(f"max_num_batched_tokens {tokens}: v0 takes whole prompts at this length")
+        notes.append(f"max_num_batched_tokens {tokens}: v0 does not chunk prompts of this length")
     if request.graphs_bytes is None and not _sets_graphs_aside(log):
         changed = replace(changed, graphs_bytes=0)
-        notes.append("graphs 0: the log's version sets none aside before KV (0.21 and later do)")
+        notes.append(
+            "graphs 0: the log's version reserves no memory for them before KV (0.21 and later do)"
+        )
     if log.get("cpu_blocks") and not request.swap_bytes:
         changed = replace(changed, swap_bytes=V0_SWAP_BYTES)
         notes.append("swap space 4 GiB a rank: v0's default")
@@ -67,7 +69,7 @@ def as_in_log(
 
 
 def _with_batches_in_flight(request: PoolRequest, log: StartupLog) -> PoolRequest:
-    """Versions differ in how many steps' tokens a window is charged: take the nearer number."""
+    """Choose the number of steps in flight whose tokens a window keeps; it differs by version."""
     theirs, kv_gib = log.get("concurrency"), log.get("kv_gib")
     if theirs is None or kv_gib is None or kv_gib <= 0:
         return request
@@ -128,18 +130,18 @@ def _gib_row(name: str, ours: float | None, theirs: float | None) -> LogFigure:
 def _graphs_row(ours: float | None, log: StartupLog) -> LogFigure:
     if _sets_graphs_aside(log):
         return _gib_row("graphs", ours, log.get("graphs_estimate_gib"))
-    why = "captured after KV was sized, out of what utilisation leaves"
+    why = "captured after KV was sized, from the memory beyond the utilisation"
     return _figure("graphs", ours, log.get("graphs_gib"), why, unit="GiB")
 
 
 def _kv_row(pool: Pool, log: StartupLog, rows: list[LogFigure]) -> LogFigure:
-    """KV, whose difference is the sum of those before it."""
+    """Return the KV row; its difference is the sum of the differences before it."""
     ours, theirs = pool.kv_bytes / GIB, log.get("kv_gib")
     implied = ""
     blocks = _blocks_of(pool, log)
     if theirs is None and blocks is not None:
         theirs = blocks * pool.block_bytes / GIB
-        implied = f" (theirs: {blocks:,} blocks x {pool.block_bytes:,} B)"
+        implied = f" (log: {blocks:,} blocks x {pool.block_bytes:,} B)"
     if theirs is None or abs(ours - theirs) <= _PRINTED_GIB:
         return _figure("KV", ours, theirs, "", unit="GiB")
     parts, known = [], 0.0
@@ -169,7 +171,7 @@ def _blocks_of(pool: Pool, log: StartupLog) -> int | None:
 
 
 def _log_tokens(request: PoolRequest, pool: Pool, log: StartupLog) -> int:
-    """Tokens as the log's version counts them: 0.22 changed that for mixed layers."""
+    """Tokens as the log's version counts them; 0.22 changed the count for mixed layers."""
     tables = len(pool.layout.tables.groups) if isinstance(pool.layout, BlockLayout) else 1
     if log.version is not None and log.version < TOKENS_BY_CONCURRENCY:
         return pool.num_blocks // tables * pool.block_size
@@ -185,16 +187,16 @@ def _block_rows(request: PoolRequest, pool: Pool, log: StartupLog) -> list[LogFi
     length = int(log.get("concurrency_length") or request.model_len)
 
     def row(name: str, ours: float, theirs: float | None) -> LogFigure:
-        """Say whether our arithmetic on their KV memory gives their figure."""
+        """Compare the log's figure with the plan's rule for the KV memory of the log."""
         if theirs is None or by_theirs is None:
             why = "" if theirs == ours else "the log has neither KV memory nor blocks to compare"
             return _figure(name, ours, theirs, why)
         expected = ours * by_theirs / pool.num_blocks
         share = slack / max(by_theirs, 1)
         agrees = abs(theirs - expected) <= share * expected + 0.02 * (expected < 1000)
-        verdict = "as theirs" if agrees else "not theirs: the blocks differ, see block size and TP"
+        verdict = "as in the log" if agrees else "not the log's: see block size and TP"
         shown = f"{expected:,.0f}" if expected >= 1000 else f"{expected:,.2f}"
-        source = "their number of blocks" if kv_gib is None else "their KV in our blocks"
+        source = "the log's blocks" if kv_gib is None else "the log's KV in planned blocks"
         return _figure(name, ours, theirs, f"{source} gives {shown}, {verdict}")
 
     at_length = replace(request, max_model_len=length)

@@ -46,7 +46,7 @@ class MemoryTerm:
 
 @dataclass(frozen=True, slots=True)
 class PoolRequest:
-    """What a pool is planned for; ``None`` = work it out."""
+    """Inputs of a pool plan; ``None`` = compute the value."""
 
     model: ModelSpec
     hardware: HardwareSpec
@@ -65,12 +65,12 @@ class PoolRequest:
     graphs_bytes: int | None = None
     non_torch_bytes: int | None = None
     engine: str = "vllm"
-    """Whose rule cuts the memory; see :data:`kvsim.sim.pool.plan.ENGINES`."""
+    """Engine of the rule that splits the memory; see :data:`kvsim.sim.pool.plan.ENGINES`."""
     pp: int = 1
     max_model_len: int | None = None
     """Longest request; ``None`` = the model's."""
     batches_in_flight: int = 1
-    """Two with asynchronous scheduling: windows keep the tokens of both."""
+    """Steps in flight: 2 with asynchronous scheduling; windows keep the tokens of both."""
     mem_fraction_static: float | None = None
     """SGLang only; ``None`` = its default for the card."""
     slots: int | None = None
@@ -90,9 +90,9 @@ class PoolRequest:
 
 
 def memory_terms(request: PoolRequest, *, samples: bool = True) -> tuple[MemoryTerm, ...]:
-    """List what the engine may use, then what it spends before KV, each with its formula.
+    """List the memory that the engine may use, and its uses before KV, each with its formula.
 
-    ``samples``: this rank makes tokens (the last pipeline rank does), so it has sampler buffers.
+    ``samples``: this rank samples tokens (the last pipeline rank does), so it has sampler buffers.
     """
     hardware, tp = request.hardware, request.tp
     total = hardware.total_bytes if request.total_bytes is None else request.total_bytes
@@ -119,7 +119,7 @@ def memory_terms(request: PoolRequest, *, samples: bool = True) -> tuple[MemoryT
 
 
 def kv_left(terms: tuple[MemoryTerm, ...]) -> int:
-    """Bytes that remain for KV, below 0 where the others exceed what the engine may use."""
+    """Bytes that remain for KV; below 0 if the other terms exceed the usable memory."""
     return terms[0].num_bytes - sum(term.num_bytes for term in terms[1:])
 
 

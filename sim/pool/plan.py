@@ -56,9 +56,9 @@ def plan_pool(
 ) -> Pool:
     """Blocks that one rank of ``tp`` has for KV under vLLM.
 
-    ``num_blocks`` or ``kv_memory_bytes`` given: taken as they are, the card refuses nothing.
-    Any other ``*_bytes`` given replaces that term. Raises ``ValueError`` when nothing is left, with
-    the numbers and the single change that frees most.
+    If ``num_blocks`` or ``kv_memory_bytes`` is given, it is used unchanged, and the size of the
+    card is not checked. Any other ``*_bytes`` replaces its term. Raises ``ValueError`` if no memory
+    is left, with the numbers and the single change that frees most.
     """
     request = PoolRequest(
         model=model,
@@ -87,9 +87,9 @@ def plan(request: PoolRequest) -> Pool:
     Raises
     ------
     PoolTooSmallError
-        Where less than a block (vLLM: the null block and one more) is left.
+        If less than one block is left (vLLM: less than the null block and one more).
     ValueError
-        On a number that cannot be, or what the engine cannot do.
+        If a number is not possible, or the engine does not support an option.
     """
     check(request)
     split = ENGINES[request.engine](request)
@@ -124,7 +124,7 @@ def _length_note(request: PoolRequest) -> tuple[str, ...]:
 
 
 def check(request: PoolRequest) -> None:
-    """Raise ``ValueError`` naming a value that cannot be."""
+    """Raise ``ValueError`` with the name of a value that is not possible."""
     if request.engine not in ENGINES:
         near = difflib.get_close_matches(request.engine, ENGINES, n=1, cutoff=0.3)
         hint = f"; nearest is {near[0]!r}" if near else ""

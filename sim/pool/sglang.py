@@ -33,13 +33,13 @@ WINDOW_TOKENS_SHARE = (4, 5)
 LARGE_CARD_BYTES = 60 * GIB
 KEPT_ON_LARGE_CARDS = 10 * GIB
 _BY_MEMORY = ((20, 2048, 8, 8), (35, 2048, 24, 80), (60, 4096, 32, 160), (160, 8192, 256, 512))
-"""Below so many GiB: prefill chunk, and largest graph for tp < 4 and from 4 on."""
+"""Below each size in GiB: prefill chunk, largest graph for tp < 4, and for tp >= 4."""
 _LARGEST = (16384, 512, 512)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLayout:
-    """Pages of ``block_size`` tokens; windows live in a smaller pool beside the full one."""
+    """Pages of ``block_size`` tokens; windows have a smaller pool beside the full one."""
 
     block_size: int
     block_bytes: int
@@ -47,7 +47,7 @@ class TokenLayout:
     longest: int | None = None
 
     def blocks_for(self, length: int, step_tokens: int = 1) -> int:
-        """Pages of the full pool that a sequence takes, or that its window's share stands for."""
+        """Pages of the full pool that a sequence takes, including its share for windows."""
         pages = math.ceil(length / self.block_size)
         if self.window is None:
             return pages
@@ -64,7 +64,7 @@ def split_sglang(request: PoolRequest) -> Split:
     if any(group.kind == "state" for group in model.groups):
         raise ValueError(
             f"{model.name} keeps a state per request; SGLang splits memory between states and"
-            " tokens by a ratio of its own, which is not modelled (--engine vllm is)"
+            " tokens by its own ratio, which is not modelled (--engine vllm is)"
         )
     shares = tuple(_share(request, stage) for stage in pipeline_stages(model, request.pp))
     windows = [group.window for group in model.groups if group.window is not None]
@@ -79,7 +79,7 @@ def split_sglang(request: PoolRequest) -> Split:
 
 
 def default_chunk(total_bytes: int, tp: int) -> tuple[int, int]:
-    """``(chunked_prefill_size, cuda_graph_max_bs)`` that SGLang takes for a card."""
+    """``(chunked_prefill_size, cuda_graph_max_bs)`` that SGLang uses for a card by default."""
     for gib, chunk, small, large in _BY_MEMORY:
         if total_bytes < gib * GIB:
             return chunk, small if tp < 4 else large

@@ -1,4 +1,4 @@
-"""Sizes of the KV pool that a run has: what an engine is set up with and recordings are read by."""
+"""Sizes of the KV pool of a run: input of the engine, and units of its recordings."""
 
 from __future__ import annotations
 

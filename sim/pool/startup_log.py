@@ -63,7 +63,7 @@ _OPTION: Final = re.compile(rf"\b({'|'.join(_OPTIONS)})['\"]?\s*[=:]\s*['\"]?([\
 
 @dataclass(frozen=True, slots=True)
 class StartupLog:
-    """What a log says; absent where it does not."""
+    """Figures of a log; those that the log does not have are absent."""
 
     version: tuple[int, ...] | None
     values: dict[str, float]
@@ -72,7 +72,7 @@ class StartupLog:
     """Scenario keys of the engine options that the log prints."""
 
     def get(self, name: str) -> float | None:
-        """Figure called ``name``; weights are those loaded where no profile line has them."""
+        """Figure called ``name``; without a profile line, the weights are those loaded."""
         if name == "weights_gib":
             return self.values.get(name, self.values.get("loaded_gib"))
         return self.values.get(name)
@@ -113,7 +113,7 @@ def _number(text: str) -> float:
 
 
 def _options(text: str) -> dict[str, object]:
-    """First value of each option; what cannot be read or says ``None`` is left out."""
+    """First value of each option; unreadable values and ``None`` are left out."""
     options: dict[str, object] = {}
     for name, value in _OPTION.findall(text):
         path, kind = _OPTIONS[name]

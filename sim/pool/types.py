@@ -1,4 +1,4 @@
-"""What a plan of the KV pool consists of, whatever engine's rule made it."""
+"""The parts of a plan of the KV pool, for every engine's rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Layout(Protocol):
 
     @property
     def longest(self) -> int | None:
-        """Tokens that one request may have at most; ``None`` = the pool alone limits it."""
+        """Most tokens of one request; ``None`` = only the pool limits it."""
         ...
 
     def blocks_for(self, length: int, step_tokens: int = 1) -> int:
@@ -33,7 +33,7 @@ class Layout(Protocol):
         ...
 
     def charged_blocks(self, length: int, step_tokens: int = 1) -> int:
-        """Blocks that the engine's log reckons with for such a sequence."""
+        """Blocks that the engine's log counts for such a sequence."""
         ...
 
 
@@ -65,7 +65,7 @@ class Pool:
     num_blocks: int
     layout: Layout
     given: bool = False
-    """``num_blocks`` or the KV memory was given, so the card was not asked."""
+    """``num_blocks`` or the KV memory was given, so the size of the card was not used."""
     engine: str = "vllm"
     null_blocks: int = 1
     shares: tuple[RankShare, ...] = ()
@@ -101,8 +101,8 @@ class Pool:
     def max_concurrency(self, length: int, step_tokens: int = 1) -> float:
         """Count requests of ``length`` tokens at once, as the engine's log prints it.
 
-        A floor, not a limit: blocks are given as a request grows. ``step_tokens`` are the tokens in
-        flight, which windows keep beside their own.
+        This is a lower bound, not a limit, because blocks are allocated as a request grows.
+        ``step_tokens`` are the tokens in flight, which windows keep in addition to their own.
         """
         if self._too_long(length):
             return 0.0
@@ -141,24 +141,24 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What an engine's rule makes of a request, before anyone asks whether it is enough."""
+    """The result of an engine's rule, before the check that it is enough."""
 
     layout: Layout
     shares: tuple[RankShare, ...]
     null_blocks: int
     fixed_blocks: int | None = None
-    """Blocks that are allocated whatever would fit (slots that were asked for)."""
+    """Blocks that are allocated even if fewer would fit (requested slots)."""
     notes: tuple[str, ...] = ()
 
     @property
     def binding(self) -> RankShare:
-        """Rank with the fewest blocks, the first of equals."""
+        """Rank with the fewest blocks; of equal ones the first."""
         storing = [share for share in self.shares if share.num_blocks is not None]
         return min(storing, key=lambda share: share.num_blocks or 0)
 
 
 class PoolTooSmallError(ValueError):
-    """Nothing, or too little, is left for KV; carries the rank on which that is so."""
+    """No memory, or too little, is left for KV; has the rank where this is so."""
 
     def __init__(self, message: str, share: RankShare) -> None:
         super().__init__(message)

@@ -3,7 +3,7 @@
 Source: vLLM 0.32.0, ``v1/worker/gpu_worker.py`` (``determine_available_memory``: memory x
 utilisation less weights, activation peak, non-torch and, since 0.21, the estimate of CUDA graphs)
 and ``v1/core/kv_cache_utils.py`` (``get_num_blocks``: memory // page // layers of a group; all
-workers take the smallest number). Block 0 is the null block: counted in the log, given to nobody.
+workers take the smallest number). Block 0 is the null block: the log counts it, no request gets it.
 With pipeline ranks the tables are made for the whole model and each rank stores its own layers of
 them, so a block is as high as the rank's fullest table.
 """
@@ -47,7 +47,7 @@ def split_vllm(request: PoolRequest) -> Split:
 
 
 def _share(request: PoolRequest, stage: Stage, block_bytes: int) -> RankShare:
-    """Find what one pipeline rank has left, and its blocks."""
+    """Return the memory left on one pipeline rank, and its blocks."""
     on_rank = replace(request, model=stage.model)
     if request.num_blocks is not None:
         num_blocks, kv_bytes = request.num_blocks, request.num_blocks * block_bytes

@@ -1,4 +1,5 @@
-"""What an engine leaves behind: exact integer sums of what happened.
+"""The results of an engine: exact integer sums of what happened.
 
-The door is :class:`~kvsim.sim.recording.recorder.Recorder`; metrics read it, engines write it.
+The main class is :class:`~kvsim.sim.recording.recorder.Recorder`. Engines write it, and metrics
+read it.
 """

@@ -1,10 +1,10 @@
 """Inter-token gaps in logarithmic bins, filled for whole runs of equal steps at once.
 
-A leap of k steps yields k gaps ``a, a + b, a + 2b, ...``, each with the weight of its batch and
-ending where the next begins. The bins are 1 % wide, so a quantile is within 0.5 % of the exact one;
-count, sum and maximum are exact. Edges of bins and windows are integers, so filling a run or its
-steps one by one gives equal counts. A gap that ends at the edge between two windows belongs to the
-earlier one, as steps do; counts of windows are exact, so windows merge by adding.
+A leap of k steps gives k gaps ``a, a + b, a + 2b, ...``. Each has the weight of its batch and ends
+where the next begins. The bins are 1 % wide, so a quantile is within 0.5 % of the exact one. Count,
+sum and maximum are exact. Edges of bins and windows are integers, so filling a run at once or step
+by step gives equal counts. A gap that ends at the edge between two windows belongs to the earlier
+one, as steps do. Counts of windows are exact, so windows are merged by adding.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ NUM_BINS: Final = len(EDGES) - 1
 
 
 def bins_of(gaps_ps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bins of gaps."""
+    """Return the bins of gaps."""
     return np.searchsorted(EDGES, gaps_ps, side="right") - 1
 
 
 def quantiles_ps(
     counts: NDArray[np.int64], max_ps: NDArray[np.int64], first_bin: int, q: float
 ) -> NDArray[np.float64]:
-    """Quantile ``q`` in [0, 1] of each row of ``counts``, nan without gaps.
+    """Return quantile ``q`` in [0, 1] of each row of ``counts``, nan without gaps.
 
     Within 0.5 % from 1 us on. Columns are bins from ``first_bin`` on; ``max_ps``: the longest gap
     of each row.
@@ -73,22 +73,22 @@ class GapSeries(NamedTuple):
 
     @property
     def num(self) -> NDArray[np.int64]:
-        """Gaps that end in each stretch."""
+        """Number of gaps that end in each stretch."""
         num: NDArray[np.int64] = self.counts.sum(axis=1)
         return num
 
     def quantiles_ps(self, q: float) -> NDArray[np.float64]:
-        """Quantile of each stretch (within 0.5 %), nan where no gap ends."""
+        """Return the quantile of each stretch (within 0.5 %), nan where no gap ends."""
         return quantiles_ps(self.counts, self.max_ps, self.first_bin, q)
 
 
 class GapWindows:
-    """Counts by window and bin; as many bins as the run's gaps reach over.
+    """Counts by window and bin; there are as many bins as the gaps of the run need.
 
     Attributes
     ----------
     width_ps : int
-        Of a window; doubled when a run outgrows ``MAX_WINDOWS``.
+        Width of a window; doubled when a run needs more than ``MAX_WINDOWS``.
     """
 
     __slots__ = ("_counts", "_first_bin", "_max_ps", "width_ps")
@@ -121,9 +121,9 @@ class GapWindows:
         np.maximum.at(self._max_ps, windows, longest_ps)
 
     def over_time(self, width_ps: int, num_windows: int, stride: int = 1) -> GapSeries:
-        """Stretches of ``stride`` of the first ``num_windows`` windows of ``width_ps``.
+        """Return stretches of ``stride`` of the first ``num_windows`` windows of ``width_ps``.
 
-        ``width_ps``: a doubling of the width so far.
+        ``width_ps``: the present width times a power of two.
         """
         while self.width_ps < width_ps:
             self._double()
@@ -135,7 +135,7 @@ class GapWindows:
         )
 
     def _reach(self, first_bin: int, end_bin: int) -> None:
-        """Have columns for the bins ``[first_bin, end_bin)``."""
+        """Add columns up to the bins ``[first_bin, end_bin)``."""
         num_bins = self._counts.shape[1]
         first = min(first_bin, self._first_bin) if num_bins else first_bin
         end = max(end_bin, self._first_bin + num_bins)
@@ -160,8 +160,8 @@ _ROWS_KEPT: Final = 8192
 class GapHistogram:
     """Weighted samples of gaps in picoseconds; ``counts`` maps a bin to its weight.
 
-    Runs are kept as rows and filled in by thousands, as numpy does that a few times faster.
-    ``width_ps``: first width of a time window.
+    Runs are kept as rows and counted thousands at a time, because numpy does that a few times
+    faster. ``width_ps``: first width of a time window.
     """
 
     __slots__ = ("_counts", "_max_ps", "_num", "_rows", "_sum_ps", "_windows")
@@ -223,7 +223,7 @@ class GapHistogram:
         return self._windows.over_time(width_ps, num_windows, stride)
 
     def _fill(self) -> None:
-        """Count the rows kept; sums are split into halves of 20 bits so that int64 holds them."""
+        """Count the kept rows; sums are split into halves of 20 bits so that int64 holds them."""
         if not self._rows:
             return
         flat = np.fromiter(chain.from_iterable(self._rows), np.int64, 5 * len(self._rows))
@@ -249,7 +249,7 @@ class GapHistogram:
     def _parts(
         self, start_ps: int, first_ps: int, slope_ps: int, steps: int, weight: int
     ) -> Iterator[tuple[int, int, int, int, int]]:
-        """A run cut at the edges of windows; parts as in ``_count``."""
+        """Cut runs at the edges of windows; return parts as in ``_count``."""
         width_ps = self._windows.width_ps
         while steps:
             window = max(start_ps + first_ps - 1, 0) // width_ps

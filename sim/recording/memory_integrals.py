@@ -1,6 +1,6 @@
 """Memory over time: exact integrals per window, and over the time in which requests waited.
 
-Requests wait where the queue was not empty after the engine's last scheduling call.
+Requests wait if the queue was not empty after the engine's last scheduling call.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ MEMORY: Final = ("blank", "cached", "empty", "duplicate", "never", "running", "w
 
 blank      free blocks without a key (``free``, or ``blocked`` while requests wait)
 cached     unreferenced blocks with a key
-empty      slots of owned blocks that hold no computed token yet (``future`` + ``never``)
-duplicate  slots of owned blocks whose key another owned block holds already
-never      the part of ``empty`` that stays empty until its owner gives the block up
+empty      slots of allocated blocks without a computed token yet (``future`` + ``never``)
+duplicate  slots of allocated blocks with a key that another allocated block has already
+never      the part of ``empty`` that stays empty until the block is released
 running    number of running sequences x ps
 window     ps covered
 """
@@ -24,16 +24,16 @@ window     ps covered
 CONTIGUOUS: Final = ("padding", "hole")
 """Further integrals, in slot-ps.
 
-padding    owned slots that the allocator's round-up added, or whose token was dropped
+padding    allocated slots that are round-up, or that had a token that was dropped
 hole       the part of ``blank`` at times when it was enough in sum for the queue's head, but no
            run was large enough
 """
 
 SHARED: Final = "shared"
-"""Integral of the slots that owners would take more if none of their blocks had two, in slot-ps."""
+"""Integral of the additional slots that sequences would need without sharing, in slot-ps."""
 
 HOST: Final = "host"
-"""Integral of the blocks in host memory, in block-ps; they are no part of the pool."""
+"""Integral of the blocks in host memory, in block-ps; they are not part of the pool."""
 
 
 class MemoryIntegrals(QueueClock):
@@ -44,7 +44,7 @@ class MemoryIntegrals(QueueClock):
     while_waiting : dict of str to int
         The integrals, but for ``HOST``, over the time in which requests waited.
     peak_running : int
-        Most sequences that ran at a time, however short it was (but not of no length).
+        Most sequences that ran at the same time, for any time above 0.
     end_ps : int
         Engine time of the last event.
     """
@@ -70,7 +70,7 @@ class MemoryIntegrals(QueueClock):
         duplicate: int,
         running: int,
     ) -> None:
-        """Memory in slots (``running`` in sequences), constant over ``[start_ps, end_ps)``."""
+        """Record memory in slots, ``running`` in sequences, over ``[start_ps, end_ps)``."""
         ps = end_ps - start_ps
         if ps <= 0:
             return
@@ -102,7 +102,7 @@ class MemoryIntegrals(QueueClock):
             start_ps = upto_ps
 
     def contiguous(self, start_ps: int, end_ps: int, padding: int, hole: int) -> None:
-        """Padding and holes between runs, in slots, constant over ``[start_ps, end_ps)``."""
+        """Record padding and holes between runs in slots, constant over ``[start_ps, end_ps)``."""
         for name, slots in (("padding", padding), ("hole", hole)):
             if slots and end_ps > start_ps:
                 self._spread(name, start_ps, end_ps, slots)
@@ -110,14 +110,14 @@ class MemoryIntegrals(QueueClock):
                     self.while_waiting[name] += slots * (end_ps - start_ps)
 
     def shared(self, start_ps: int, end_ps: int, slots: int) -> None:
-        """Slots that sharing saves, constant over ``[start_ps, end_ps)``."""
+        """Record the slots that sharing saves, constant over ``[start_ps, end_ps)``."""
         if slots and end_ps > start_ps:
             self._spread(SHARED, start_ps, end_ps, slots)
             if self.requests_waiting:
                 self.while_waiting[SHARED] += slots * (end_ps - start_ps)
 
     def host(self, start_ps: int, end_ps: int, num_blocks: int) -> None:
-        """Blocks in host memory, constant over ``[start_ps, end_ps)``."""
+        """Record the blocks in host memory, constant over ``[start_ps, end_ps)``."""
         if num_blocks and end_ps > start_ps:
             self._spread(HOST, start_ps, end_ps, num_blocks)
 
@@ -152,7 +152,7 @@ class MemoryIntegrals(QueueClock):
         self._covered[window] += ps
 
     def never(self, start_ps: int, end_ps: int, slots: int) -> None:
-        """``slots`` of a block taken at ``start_ps`` stayed empty until it was given up."""
+        """Record ``slots`` of a block taken at ``start_ps`` that stayed empty until its release."""
         if slots and end_ps > start_ps:
             self._spread("never", start_ps, end_ps, slots)
             self.while_waiting["never"] += slots * self._waited_between(start_ps, end_ps)

@@ -4,9 +4,9 @@ Engines call the methods below at their events and know nothing of tables, plots
 metrics read the attributes afterwards. Everything is an integer (picoseconds, token slots, and
 slot-picoseconds for integrals), so that two engines with one meaning leave equal recorders.
 
-The recorder is one class in layers, each in its file: sums per time window (``time_windows.py``),
-why requests wait (``queue_clock.py``), memory over time (``memory_integrals.py``), what steps spend
-their time on (``step_parts.py``), and here what happens to requests, with counts of it.
+The recorder is one class in layers, one file each: sums per time window (``time_windows.py``), why
+requests wait (``waiting_clock.py``), memory over time (``memory_integrals.py``), the parts of step
+times (``step_parts.py``), and here the events of requests and their counts.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NEVER_PS: Final = (1 << 63) - 1  # arrival of what was never sent
 REFUSALS_KEPT: Final = 20
 
 PREEMPTIONS: Final = "preemptions"
-"""Requests put out by the calls made in a window."""
+"""Requests preempted by the calls made in a window."""
 
 SWAPPED_OUT: Final = "swapped out"
 SWAPPED_IN: Final = "swapped in"
-"""Blocks that the calls made in a window moved to the host and back."""
+"""Blocks that the calls made in a window copied to the host and back."""
 
 COPYING: Final = "copying"
 """Time in ps in which blocks were copied to the host or back."""
@@ -54,29 +54,29 @@ class Recorder(StepParts):
     preemptions, lost_tokens, resume_hit_tokens, stall_ps, predicted_tokens : array, one entry a
     request
         ``hit_tokens``: prompt tokens found in the cache at the first admission; ``lost_tokens``:
-        computed tokens thrown away by preemptions; ``stall_ps``: sum of the token gaps that held
-        a preemption; ``predicted_tokens``: the length of the answer that was predicted at the
-        first admission, -1 where nobody predicts. Times are -1 until they happen.
+        computed tokens lost by preemptions; ``stall_ps``: sum of the token gaps with a preemption;
+        ``predicted_tokens``: the output length predicted at the first admission, -1 without a
+        predictor. Times are -1 until they happen.
     further_tokens : array, one entry a request
         Tokens of a request's other samples, beside ``output_tokens``.
     copied_on_write_blocks, copy_on_write_ps : int
         Blocks that sequences of one group shared until one wrote to them, and the time of copies.
     num_prompts : array or None
-        How often a request's prompt was let in for the first time; ``None``: once.
+        How many first admissions the prompt of a request had; ``None``: one.
     windows : dict of str to list of int
-        Beside what the layers below keep: ``PREEMPTIONS``, ``SWAPPED_OUT``, ``SWAPPED_IN`` and
+        The columns of the lower layers, and ``PREEMPTIONS``, ``SWAPPED_OUT``, ``SWAPPED_IN``,
         ``COPYING``.
     gaps : GapHistogram
         Inter-token gaps, one sample a token after a request's first; by time window, too.
     num_stalls, longest_stall_ps, num_steps_outside, num_evicted_blocks : int
     num_swaps, num_host_full : int
-        Victims that went to the host, and those it had no room for.
+        Victims that were swapped out, and those for which the host had no room.
     peak_host_blocks : int
         Most blocks that host memory held.
     num_judged, num_right : dict of str to int
-        Choices of ``auto`` whose victim came back, by what was chosen, and how many were right.
+        Choices of ``auto`` for victims that returned, by choice, and how many were right.
     relocations : Relocations or None
-        What became of outgrown and slid runs and packed blocks; ``None`` where none can be.
+        Counts of renewed and slid runs and of packed blocks; ``None`` where none can exist.
     copy_ps : int
         Time in which KV was copied for them.
     retention : RetentionAccount or None
@@ -84,7 +84,7 @@ class Recorder(StepParts):
     refusals : dict of int to str
         Why requests were refused, for the first ``REFUSALS_KEPT`` of the trace.
     num_ended : int
-        Requests that finished, were refused or given up.
+        Requests that finished, were refused or aborted.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Recorder(StepParts):
         self.num_steps_outside = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """A view cannot be pickled, its numbers can."""
+        """Return the state with a copy of the view, because a view cannot be pickled."""
         seen = self.arrival_ps
         return self.__dict__ | {"arrival_ps": None if seen is None else array("q", seen.tobytes())}
 
@@ -141,7 +141,7 @@ class Recorder(StepParts):
         self.__dict__.update(state | {"arrival_ps": view})
 
     def refused(self, index: int, reason: str) -> None:
-        """A request that can never run, and why."""
+        """Record a request that can never run, and why."""
         self.num_ended += 1
         self._preempted.discard(index)
         self.status[index] = REFUSED
@@ -150,7 +150,7 @@ class Recorder(StepParts):
             del self.refusals[max(self.refusals)]
 
     def admitted(self, index: int, now_ps: int, hit_tokens: int, *, resumed: bool) -> None:
-        """A request enters the running list with a hit."""
+        """Record that a request enters the running list with a hit."""
         if resumed:
             self._preempted.discard(index)
             self.resume_hit_tokens[index] += hit_tokens
@@ -159,44 +159,44 @@ class Recorder(StepParts):
             self.hit_tokens[index] = hit_tokens
 
     def predicted(self, index: int, output_tokens: int) -> None:
-        """What was predicted of an answer when its request entered for the first time."""
+        """Record the predicted output length at the first admission of a request."""
         self.predicted_tokens[index] = output_tokens
 
     def preempted(self, index: int, now_ps: int, lost_tokens: int) -> None:
-        """A request is put out and loses its computed tokens (0 where it is swapped)."""
+        """Record a preemption and its lost computed tokens (0 if the request is swapped)."""
         self._count(PREEMPTIONS, now_ps, 1)
         self._preempted.add(index)
         self.preemptions[index] += 1
         self.lost_tokens[index] += lost_tokens
 
     def swapped_out(self, index: int, now_ps: int, num_blocks: int) -> None:
-        """A request is put out, and its blocks go to the host."""
+        """Record a preemption that copies the blocks to the host."""
         self.preempted(index, now_ps, 0)
         self.num_swaps += 1
         self._count(SWAPPED_OUT, now_ps, num_blocks)
 
     def swapped_in(self, index: int, now_ps: int, num_blocks: int) -> None:
-        """A request runs again, and its blocks come back from the host."""
+        """Record that a request runs again and its blocks return from the host."""
         self._preempted.discard(index)
         self._count(SWAPPED_IN, now_ps, num_blocks)
 
     def copying(self, start_ps: int, end_ps: int) -> None:
-        """Blocks are copied to the host or back over ``[start_ps, end_ps)``."""
+        """Record that blocks are copied to or from the host over ``[start_ps, end_ps)``."""
         self._spread(COPYING, start_ps, end_ps, 1)
 
     @property
     def num_preemptions(self) -> int:
-        """Requests put out; those that were swapped, too."""
+        """Number of preemptions, including swapped requests."""
         return sum(self.windows[PREEMPTIONS])
 
     @property
     def swapped_out_blocks(self) -> int:
-        """Blocks moved to the host."""
+        """Number of blocks copied to the host."""
         return sum(self.windows[SWAPPED_OUT])
 
     @property
     def swapped_in_blocks(self) -> int:
-        """Blocks moved back from the host."""
+        """Number of blocks copied back from the host."""
         return sum(self.windows[SWAPPED_IN])
 
     @property
@@ -205,14 +205,14 @@ class Recorder(StepParts):
         return sum(self.windows[COPYING])
 
     def judged(self, *, swapped: bool, right: bool) -> None:
-        """A choice between swapping and recomputing, looked at afterwards."""
+        """Record whether a choice between swapping and recomputing was right."""
         choice = "swap" if swapped else "recompute"
         self.num_judged[choice] += 1
         self.num_right[choice] += right
 
     def stall(self, index: int, end_ps: int, gap_ps: int, num_gaps: int = 1) -> None:
-        """A gap up to ``end_ps`` with a preemption in it, of each sequence of a request."""
-        if end_ps > self._room_ps:  # told by the call before the step: windows come first
+        """Record a gap up to ``end_ps`` with a preemption in it, of each sequence of a request."""
+        if end_ps > self._room_ps:  # the call comes before its step, so windows are made here
             self._make_room(end_ps - 1)
         self.num_stalls += 1
         self.longest_stall_ps = max(self.longest_stall_ps, gap_ps)
@@ -220,14 +220,14 @@ class Recorder(StepParts):
         self.gaps.add(end_ps, gap_ps, num_gaps)
 
     def aborted(self, index: int, now_ps: int) -> None:
-        """The client gave a request up."""
+        """Record that the client gave a request up."""
         self.num_ended += 1
         self._preempted.discard(index)
         self.status[index] = ABORTED
         self.finish_ps[index] = now_ps
 
     def finished(self, index: int, now_ps: int, output_tokens: int) -> None:
-        """A request's last token is there."""
+        """Record that a request got its last token."""
         self.num_ended += 1
         self._preempted.discard(index)
         self.status[index] = FINISHED

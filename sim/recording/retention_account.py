@@ -1,4 +1,4 @@
-"""What chosen retention did to memory: bytes held by layout, holes, peaks, and mass kept."""
+"""The effect of chosen retention on memory: bytes held by layout, holes, peaks, and mass kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATES: Final = ("prompt", "recomputing", "decoding")
 
 
 class RetentionAccount:
-    """Integrals in slot-ps, and peaks in blocks of one sequence by what it was doing."""
+    """Integrals in slot-ps, and peaks in blocks of one sequence, by its phase."""
 
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
@@ -35,7 +35,7 @@ class RetentionAccount:
         self.decode_contexts: Counter[int] = Counter()
 
     def interval(self, ps: int, held: int, holes: int, by_head: int, computed: int) -> None:
-        """Slots held by tables and holes among them, tokens kept by each head, and computed."""
+        """Record slots held by tables, their holes, tokens kept by each head, computed tokens."""
         self.covered_ps += ps
         self.held += held * ps
         self.holes += holes * ps
@@ -44,14 +44,14 @@ class RetentionAccount:
         self.most_by_head = max(self.most_by_head, by_head)
 
     def holds(self, sequence: Sequence, num_blocks: int) -> None:
-        """A running sequence held ``num_blocks`` from the last event to this one."""
+        """Record that a running sequence held ``num_blocks`` from the last event to this one."""
         state = "decoding"
         if sequence.num_computed_tokens - sequence.in_flight < sequence.num_tokens - 1:
             state = "recomputing" if sequence.num_preemptions else "prompt"
         self.peak_blocks[state] = max(self.peak_blocks[state], num_blocks)
 
     def mass_kept(self) -> float | None:
-        """Mean share of attention mass kept; ``None`` without a file of scores or a decode."""
+        """Return the mean share of attention mass kept; ``None`` without scores or a decode."""
         config = self.config
         scores = scores_of(config)
         if scores is None:
@@ -60,7 +60,7 @@ class RetentionAccount:
         return mean_mass_kept(retention, scores, self.decode_contexts)
 
     def summary(self, pool: PoolShape, packed: Relocations | None, copy_s: float) -> Retention:
-        """Figures as docs/retention.md defines them."""
+        """Return the figures as docs/retention.md defines them."""
         config, slot_bytes = self.config, pool.block_bytes / pool.block_size
 
         def mean_bytes(slot_ps: int) -> float:

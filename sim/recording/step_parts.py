@@ -1,4 +1,4 @@
-"""What the time of steps goes into, per time window: exact sums of parts.
+"""The parts of step times, per time window: exact sums.
 
     weights    products with the weights, small kernels, the output head, all-reduces
     kv         attention of decodes over their contexts
@@ -6,9 +6,9 @@
     overhead   the host's part as far as the device does not hide it, copies, kept scores
     idle       no step in flight
 
-They add up to the time covered, so ``kv`` is not booked: it is what the others leave. Of a step
-that reaches over the edge of a window, each window has its share by time of each part, rounded down
-at each edge; ``kv`` takes the rest again.
+The parts add up to the covered time. So ``kv`` is not recorded: it is the rest. If a step crosses
+the edge of a window, each window gets its share by time of each part, rounded down at each edge.
+``kv`` is the rest again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOOKED_PARTS: Final = ("weights", "prefill", "overhead", "idle")
 """Columns of ps; see the module docstring."""
 
 PARTS: Final = ("weights", "kv", "prefill", "overhead", "idle")
-"""What a window's time is split into."""
+"""The parts of a window's time."""
 
 
 class StepParts(MemoryIntegrals):
@@ -50,14 +50,14 @@ class StepParts(MemoryIntegrals):
 
     @property
     def num_steps(self) -> int:
-        """Steps that were run."""
+        """Number of steps that were run."""
         return sum(self.windows[STEPS])
 
     def parts_ps(self) -> dict[str, list[int]]:
-        """Time of each of ``PARTS`` per window; they add up to ``window``.
+        """Return the time of each of ``PARTS`` per window; they add up to ``window``.
 
-        ``kv`` may be a few ps below 0 where steps were rounded, and by more in the last window of
-        a run that was stopped: its step in flight may be booked whole.
+        ``kv`` may be a few ps below 0 because of rounding. It may be lower in the last window of a
+        run that was stopped, because the whole step in flight may be recorded there.
         """
         columns = self.windows
         booked = {name: columns[name] for name in BOOKED_PARTS}
@@ -66,7 +66,7 @@ class StepParts(MemoryIntegrals):
         return {name: booked[name] for name in PARTS}
 
     def idle(self, start_ps: int, end_ps: int) -> None:
-        """No step was in flight over ``[start_ps, end_ps)``."""
+        """Record that no step was in flight over ``[start_ps, end_ps)``."""
         self._spread("idle", start_ps, end_ps, 1)
 
     def step(self, start_ps: int, time: StepTime) -> None:
@@ -85,9 +85,9 @@ class StepParts(MemoryIntegrals):
         prefill_ps: int,
         overhead_ps: int,
     ) -> bool:
-        """Book steps in a row by the sums of their parts; False, and nothing, over an edge.
+        """Record steps in a row by the sums of their parts; return False (no change) at an edge.
 
-        They start where those before ended, or later, and last some time.
+        They start where the previous steps ended, or later, and last longer than 0.
         """
         if end_ps > self._until_ps:
             if self.window_end(start_ps) < end_ps:
@@ -122,13 +122,13 @@ class StepParts(MemoryIntegrals):
         overhead_ps: int,
         overhead_slope_ps: int,
     ) -> None:
-        """Steps in a row, wherever the edges are; ``step_ps`` is (first, slope).
+        """Record steps in a row that may cross edges; ``step_ps`` is (first, slope).
 
         Parts are those of the first step. Step ``j`` lasts ``first + slope * j`` and has
         ``overhead_ps + overhead_slope_ps * j`` of overhead.
         """
         first_ps, slope_ps = step_ps
-        if not first_ps:  # a call that only put requests out
+        if not first_ps:  # a call that only preempted requests
             self._count(STEPS, start_ps, num_steps)
             return
         while num_steps:
@@ -147,7 +147,7 @@ class StepParts(MemoryIntegrals):
             overhead_ps += overhead_slope_ps * whole
 
     def _cut_step(self, start_ps: int, ps: int, *parts_ps: int) -> None:
-        """One step that reaches over the edge of a window; parts as in ``steps``."""
+        """Record one step that crosses the edge of a window; parts as in ``steps``."""
         self._count(STEPS, start_ps + ps - 1, 1)
         columns = (self._weights, self._prefill, self._overhead)
         done_ps, booked = 0, [0, 0, 0]

@@ -1,7 +1,7 @@
-"""Exact sums per time window; the width of the windows doubles when a run outgrows them.
+"""Exact sums per time window; the width of the windows doubles when a run needs more windows.
 
 Window ``w`` covers ``[w * width_ps, (w + 1) * width_ps)``. All sums are integers, and windows are
-merged by adding, so it does not matter when the width doubles.
+merged by adding. So the time of a doubling has no effect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FIRST_WIDTH_PS: Final = 2**33  # about 8.6 ms; doubled as the run grows
 
 
 class TimeWindows:
-    """Columns of sums, one entry a window; at first, ``span_ps`` fills at most half of them.
+    """Columns of sums, one entry a window; ``span_ps`` fills at most half of them at first.
 
     Attributes
     ----------
@@ -30,22 +30,22 @@ class TimeWindows:
 
     @property
     def windows(self) -> dict[str, list[int]]:
-        """Columns by name, all of one length; layers above add theirs."""
+        """Return the columns by name, all of one length; higher layers add theirs."""
         return self._columns
 
     def crosses(self, start_ps: int, end_ps: int) -> bool:
-        """Whether ``[start_ps, end_ps)`` reaches over the edge of a window."""
+        """Whether ``[start_ps, end_ps)`` crosses the edge of a window."""
         if end_ps > self._room_ps:
             self._make_room(end_ps - 1)
         width_ps = self.width_ps
         return start_ps // width_ps != (end_ps - 1) // width_ps and end_ps > start_ps
 
     def window_end(self, time_ps: int) -> int:
-        """Where the window of ``time_ps`` ends."""
+        """Return the end of the window of ``time_ps``."""
         return (time_ps // self.width_ps + 1) * self.width_ps
 
     def _column(self, name: str) -> list[int]:
-        """Add a column; before any time has passed."""
+        """Add a column; call it before any time has passed."""
         values = self._columns[name] = [0]
         return values
 

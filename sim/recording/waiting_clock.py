@@ -1,8 +1,8 @@
-"""How long requests waited, and for what; and when any of them did.
+"""How long requests waited, for what reason, and at what times.
 
-The waiting of a request is booked by cause, per time window. Beside that, the clock of *stretches*
-in which requests waited after a scheduling call can be asked about the past, for as long as memory
-may be held.
+The waiting time is recorded by cause, per time window. The class also keeps the *stretches* of time
+in which requests waited after a scheduling call. They can be queried for past times, as far back as
+a request may hold memory.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from kvsim.sim.recording.time_windows import TimeWindows
 MAX_FLIPS: Final = 4096  # a last block is younger than block_size + 2 scheduling calls
 
 CAUSES: Final = ("step", "max_num_seqs", "token_budget", "blocks", "admission rule")
-"""Why a request waits: for the step in progress to end, or for what refused the queue's head.
+"""Why a request waits: for the end of the present step, or the reason why the head is refused.
 
-An integral each: waiting requests x ps; those on the host wait, too.
+Each cause has an integral: waiting requests x ps. Requests on the host also wait.
 """
 
 PREEMPTED: Final = {cause: f"preempted, {cause}" for cause in CAUSES}
-"""The part of each cause's integral that is of requests which ran before and were put out."""
+"""The part of each cause's integral that belongs to preempted requests."""
 
 
 class QueueClock(TimeWindows):
     """See the module docstring.
 
-    ``max_flips`` is how often requests may start or stop to wait while a request holds its last
-    block (``None``: without limit, as where memory is held for a request's whole life).
+    ``max_flips``: how often requests may start or stop to wait while a request holds its last
+    block. ``None``: no limit, for memory that is held for a request's whole life.
     """
 
     def __init__(self, span_ps: int, max_flips: int | None) -> None:
@@ -37,13 +37,13 @@ class QueueClock(TimeWindows):
             self._column(name)
         self.requests_waiting = False
         self._flips: deque[tuple[int, int]] = deque([(0, 0)], maxlen=max_flips)
-        self._preempted: set[int] = set()  # requests put out that have not come back
+        self._preempted: set[int] = set()  # preempted requests that have not returned
         self._num_waiting = self._num_preempted = 0
         self._waiting_since_ps = 0
         self._cause = CAUSES[0]
 
     def queue(self, now_ps: int, num_waiting: int, cause: str | None = None) -> None:
-        """Note the queue's length from now on; ``cause`` replaces the reason to wait."""
+        """Record the queue's length from now on; ``cause`` replaces the reason to wait."""
         since_ps = self._waiting_since_ps
         if self._num_waiting and now_ps > since_ps:
             self._spread(self._cause, since_ps, now_ps, self._num_waiting)
@@ -56,7 +56,7 @@ class QueueClock(TimeWindows):
 
     @property
     def waited_ps(self) -> dict[str, int]:
-        """Request-ps spent waiting, by cause."""
+        """Return the request-ps spent waiting, by cause."""
         return {cause: sum(self.windows[cause]) for cause in CAUSES}
 
     def set_waiting(self, now_ps: int, requests_waiting: bool) -> None:
@@ -66,7 +66,7 @@ class QueueClock(TimeWindows):
             self.requests_waiting = requests_waiting
 
     def _waited_between(self, start_ps: int, end_ps: int) -> int:
-        """Time in which requests waited, from ``start_ps`` to ``end_ps``."""
+        """Return the time in which requests waited, from ``start_ps`` to ``end_ps``."""
         if not self.requests_waiting and self._flips[-1][0] <= start_ps:
             return 0
         return self._waited_before(end_ps) - self._waited_before(start_ps)
@@ -77,5 +77,5 @@ class QueueClock(TimeWindows):
             if flip_ps <= time_ps:
                 return waited_ps + (time_ps - flip_ps if waiting else 0)
             waiting = not waiting
-        msg = "a residency's last block is older than the stretches kept"
+        msg = "a request's last block is older than the kept stretches"
         raise AssertionError(msg)

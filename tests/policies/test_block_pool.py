@@ -117,7 +117,7 @@ def test_callers_bugs_are_refused() -> None:
     with pytest.raises(AssertionError, match="has a key already"):
         pool.set_key(block, "b")
     pool.release([block])
-    with pytest.raises(AssertionError, match="given up twice"):
+    with pytest.raises(AssertionError, match="released twice"):
         pool.release([block])
 
 

@@ -351,7 +351,7 @@ def test_only_who_declares_it_sees_the_future() -> None:
 
 
 def test_gdsf_needs_an_engine() -> None:
-    with pytest.raises(ValueError, match="'gdsf' weighs costs of prefill: no engine gives any"):
+    with pytest.raises(ValueError, match="'gdsf' needs prefill costs, and no engine gives any"):
         make_order("gdsf", replace(make_context(), cost=None))
 
 

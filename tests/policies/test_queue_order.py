@@ -239,7 +239,7 @@ def test_ageing_turns_seconds_waited_into_work() -> None:
 
 def test_sjf_refuses_to_go_without_predictions() -> None:
     context = PolicyContext(SchedulerConfig(), NoPrediction(), Given())
-    with pytest.raises(ValueError, match=r"'sjf' needs predicted lengths: .*'none' has none"):
+    with pytest.raises(ValueError, match=r"'sjf' needs predicted lengths, .*'none' has none"):
         build(QUEUE_ORDERS.find("sjf"), context)
 
 

@@ -337,7 +337,7 @@ def test_scores_are_read_in_any_order(tmp_path: Path) -> None:
         ("layer,position,score\n0,0,1\n0,0,1\n", "line 3 gives layer 0, position 0 a second time"),
         ("layer,position,score\n0,0,1\n1,1,1\n", "layer 0 has no score for position 1"),
         ("layer,position,score\n0,0,0\n", "layer 0 scores position 0 with 0"),
-        ("layer,position,score\n0,0,\xff\n", "line 2 is|is no CSV text"),
+        ("layer,position,score\n0,0,\xff\n", "line 2 is|is not a CSV text file"),
     ],
 )
 def test_bad_scores_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:

@@ -1,6 +1,6 @@
-"""Where a contiguous run of tokens goes in the pool.
+"""Where a contiguous run of tokens is placed in the pool.
 
-The contract is :mod:`~kvsim.policies.allocators.placement.base`; one file a rule.
+The contract is :mod:`~kvsim.policies.allocators.placement.base`; each rule has one file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The seam of placement: runs of tokens at real addresses, for allocators without block tables.
+"""The contract of placement: runs of tokens at real addresses, without block tables.
 
-Addresses are token slots from 0. A placement may round a run up; whoever asks for a size gets at
-least that much, and what was rounded up is the asker's padding.
+Addresses are token slots from 0. A placement may round a run up. The caller gets at least the size
+that it asked for. The round-up is the caller's padding.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Protocol
 
 
 class Placement(Protocol):
-    """Where a run of tokens goes.
+    """Where a run of tokens is placed.
 
-    Which runs are free decides everything: two placements with the same runs taken give the same
-    addresses, whatever came before.
+    The taken runs alone decide. Two placements with the same taken runs return the same addresses,
+    whatever their history.
     """
 
     name: str
@@ -22,11 +22,11 @@ class Placement(Protocol):
 
     @property
     def num_free(self) -> int:
-        """Free tokens, in runs of any size."""
+        """Number of free tokens, in runs of any size."""
         ...
 
     def rounded(self, num_tokens: int) -> int:
-        """Tokens that a run of ``num_tokens`` really takes."""
+        """Return the tokens that a run of ``num_tokens`` really takes."""
         ...
 
     def alloc(self, num_tokens: int) -> int | None:
@@ -37,23 +37,23 @@ class Placement(Protocol):
         ...
 
     def free(self, address: int) -> None:
-        """Give back the run at ``address``; neighbouring holes become one."""
+        """Free the run at ``address``; neighbouring holes become one."""
         ...
 
     def size_of(self, address: int) -> int:
-        """Tokens of the run at ``address``, rounded up."""
+        """Return the tokens of the run at ``address``, rounded up."""
         ...
 
     def room_at(self, address: int) -> int:
-        """Most tokens that the run at ``address`` could hold where it is."""
+        """Return the most tokens that the run at ``address`` could hold in place."""
         ...
 
     def extend(self, address: int, num_tokens: int) -> None:
-        """Let the run at ``address`` hold ``num_tokens``, at most ``room_at`` of them, in place."""
+        """Extend the run at ``address`` in place to ``num_tokens``, at most ``room_at``."""
         ...
 
     def largest_hole(self) -> int:
-        """Tokens of the largest run that could be taken now."""
+        """Return the tokens of the largest run that could be taken now."""
         ...
 
     def check_invariants(self) -> None:

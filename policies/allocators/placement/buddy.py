@@ -1,11 +1,11 @@
-"""Buddies: runs are powers of two, and a freed one joins its other half (Knuth, TAOCP 1, 2.5).
+"""Buddies: runs are powers of two, and a freed run joins its other half (Knuth, TAOCP 1, 2.5).
 
-A pool that is no power of two is cut into arenas by the binary digits of its size:
+A pool size that is not a power of two is cut into arenas by its binary digits:
 
     15,728 =  [0: 8192][8192: 4096][12288: 2048][14336: 1024][15360: 256][64][32][16]
 
-Every arena begins at a multiple of twice its size, so the buddy of a whole arena would begin where
-the next, smaller arena does: it is never among the holes of that size, and arenas never join.
+Every arena begins at a multiple of twice its size. So the buddy of a whole arena would begin where
+the next, smaller arena begins. That buddy is never a hole of the same size, so arenas never join.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kvsim.policies.allocators.placement.base import check_tiles
 
 
 class Buddy:
-    """The smallest hole that is large enough, of equals the lowest; no two buddies are free."""
+    """The smallest hole that is large enough, of equal ones the lowest; free buddies join."""
 
     name = "buddy"
 
@@ -36,7 +36,7 @@ class Buddy:
         return self._num_free
 
     def rounded(self, num_tokens: int) -> int:
-        """Next power of two."""
+        """Return the next power of two."""
         assert num_tokens > 0, "a run holds at least one token"
         return 1 << (num_tokens - 1).bit_length()
 
@@ -66,11 +66,11 @@ class Buddy:
         insort(self._holes[order], address)
 
     def size_of(self, address: int) -> int:
-        """Tokens of a run."""
+        """Return the tokens of a run."""
         return 1 << self._runs[address]
 
     def room_at(self, address: int) -> int:
-        """The run and the free buddies above it; O(orders x log holes)."""
+        """Return the run and the free buddies above it; O(orders x log holes)."""
         order = self._runs[address]
         while not address >> order & 1 and self._is_hole(order, address + (1 << order)):
             order += 1
@@ -87,7 +87,7 @@ class Buddy:
         self._runs[address] = order
 
     def largest_hole(self) -> int:
-        """The largest power of two that is free in one piece."""
+        """Return the largest power of two that is free in one piece."""
         for order in reversed(range(len(self._holes))):
             if self._holes[order]:
                 return 1 << order
@@ -99,7 +99,7 @@ class Buddy:
         return place < len(holes) and holes[place] == address
 
     def _take_hole(self, order: int, address: int) -> bool:
-        """Take out one hole if it is there."""
+        """Remove one hole if it is there; return whether it was."""
         if not self._is_hole(order, address):
             return False
         holes = self._holes[order]

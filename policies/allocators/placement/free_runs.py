@@ -1,4 +1,4 @@
-"""Runs of exactly the size that was asked for, and the holes between them: the fits.
+"""Runs of exactly the requested size, and the holes between them: base of the fit rules.
 
 address   0      40        70  80      100
           [taken][  hole  ][t.][ hole  ]      no two holes touch
@@ -13,7 +13,7 @@ from kvsim.policies.allocators.placement.base import check_tiles
 
 
 class FreeRuns(ABC):
-    """A placement without round-up; which hole a run goes to is the fit's (a subclass's) choice.
+    """A placement without round-up; a subclass (a fit) chooses the hole of a run.
 
     Each token is in exactly one run or hole, and no two holes touch.
     """
@@ -28,10 +28,10 @@ class FreeRuns(ABC):
 
     @abstractmethod
     def _hole_for(self, num_tokens: int) -> int | None:
-        """Address of the hole that a run goes to, of those that hold it."""
+        """Return the address of the hole for a run, among those that can hold it."""
 
     def rounded(self, num_tokens: int) -> int:
-        """Exactly what was asked for."""
+        """Return exactly the requested size."""
         assert num_tokens > 0, "a run holds at least one token"
         return num_tokens
 
@@ -43,7 +43,7 @@ class FreeRuns(ABC):
         return address
 
     def free(self, address: int) -> None:
-        """Make a run a hole, joined with those it touches; O(holes)."""
+        """Turn a run into a hole, joined with the holes that it touches; O(holes)."""
         length = self._runs.pop(address)
         self.num_free += length
         place = bisect_left(self._starts, address)
@@ -58,15 +58,15 @@ class FreeRuns(ABC):
         self._holes[address] = length
 
     def size_of(self, address: int) -> int:
-        """Tokens of a run."""
+        """Return the tokens of a run."""
         return self._runs[address]
 
     def largest_hole(self) -> int:
-        """Tokens of the largest hole; O(holes)."""
+        """Return the tokens of the largest hole; O(holes)."""
         return max(self._holes.values(), default=0)
 
     def room_at(self, address: int) -> int:
-        """The run and the hole behind it."""
+        """Return the tokens of the run and the hole behind it."""
         length = self._runs[address]
         return length + self._holes.get(address + length, 0)
 
@@ -79,10 +79,11 @@ class FreeRuns(ABC):
             self._runs[address] += self._runs.pop(address + length)
 
     def slide(self, num_tokens: int) -> list[tuple[int, int]]:
-        """Make a hole of ``num_tokens``, all of which are free in sum: slide runs down.
+        """Slide runs down until a hole holds ``num_tokens``; as many must be free in sum.
 
-        The run behind the lowest hole goes to that hole's front, and so on until the lowest hole
-        is large enough. Returns ``(from, to)`` of each run, in this order; O(runs x holes).
+        The run behind the lowest hole moves to the front of that hole. This repeats until the
+        lowest hole is large enough. Returns ``(from, to)`` of each run, in this order; O(runs x
+        holes).
         """
         assert num_tokens <= self.num_free, "sliding makes no room"
         moves = []
@@ -96,7 +97,7 @@ class FreeRuns(ABC):
         return moves
 
     def _take(self, address: int, num_tokens: int) -> None:
-        """Make the front of the hole at ``address`` a run."""
+        """Turn the front of the hole at ``address`` into a run."""
         length = self._holes.pop(address)
         place = bisect_left(self._starts, address)
         if length == num_tokens:

@@ -1,4 +1,4 @@
-"""The prefix cache of the leaper, kept in runs of blocks.
+"""The prefix cache of the leaper, stored as runs of blocks.
 
-The door is :class:`~kvsim.sim.leaping.cache.segment_cache.SegmentCache`.
+The main class is :class:`~kvsim.sim.leaping.cache.segment_cache.SegmentCache`.
 """

@@ -1,14 +1,14 @@
-"""Prefix cache of the leaper, block by block, for orders that look at admissions and releases.
+"""Prefix cache of the leaper, block by block, for orders that depend on admissions and releases.
 
-For those whose blocks do not go in runs: ``mru`` takes the head of a second copy first, ``random``
-draws blocks, ``furthest-next-use`` has its own distance for each.
+It is for orders that do not evict blocks in runs: ``mru`` evicts the head of a second copy first,
+``random`` draws blocks, and ``furthest-next-use`` has a separate distance for each block.
 
-It has the verbs of :class:`~kvsim.sim.leaping.cache.segment_cache.SegmentCache` and is exact for
-the same reasons, with the facts and the leaf rule of the pool's own
+It has the methods of :class:`~kvsim.sim.leaping.cache.segment_cache.SegmentCache` and is exact for
+the same reasons. Facts and leaf rule are those of the pool's
 :class:`~kvsim.policies.allocators.cached_blocks.CachedBlocks`. Two things happen later than in the
-stepper: blocks taken are evicted (``settle``) before anything else changes, and generated blocks
-that nobody else can ask for get their keys when they are given up. So an order must not care when a
-block came in (``AT_ADMISSIONS`` in :mod:`kvsim.policies.eviction`).
+stepper. Taken blocks are evicted (``settle``) before anything else changes. Generated blocks that
+no other request can look up get their keys when they are released. So an order must not depend on
+when a block was inserted (``AT_ADMISSIONS`` in :mod:`kvsim.policies.eviction`).
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class BlockCache(BlockCounts):
         self._held: dict[int, list[Block]] = {}
 
     def settle(self) -> None:
-        """Evict the blocks owed."""
+        """Evict the blocks that were taken but not chosen yet."""
         while self._owed:
             self._owed -= 1
             self._evict()
 
     def end_of(self, segment: int) -> int:
-        """Depth up to which a segment is present; 0 where nothing of it is."""
+        """Return the depth up to which a segment is present; 0 if it is absent."""
         present = self._num_present.get(segment, 0)
         return self._start[segment] + present if present else 0
 
     def find(self, path: Path, max_blocks: int) -> Found:
-        """Longest leading run of at most ``max_blocks`` blocks; changes nothing but ``settle``."""
+        """Return the longest leading run of at most ``max_blocks`` blocks; calls ``settle``."""
         self.settle()
         found: list[Block] = []
         depth = num_free = 0
@@ -100,7 +100,7 @@ class BlockCache(BlockCounts):
         holding.place = 0
 
     def publish(self, holding: Holding, upto: int, *, private: bool = False) -> None:
-        """Give keys to the holder's blocks up to depth ``upto``; see ``SegmentCache.publish``."""
+        """Set the keys of the holder's blocks up to depth ``upto``, as ``SegmentCache.publish``."""
         if holding.published >= upto:
             return
         self.settle()
@@ -128,7 +128,7 @@ class BlockCache(BlockCounts):
             holding.published += 1
 
     def release(self, holding: Holding, num_blocks: int, published: int) -> None:
-        """Give up ``num_blocks`` blocks, of which ``published`` have keys; tail first."""
+        """Release ``num_blocks`` blocks, ``published`` of them with keys; last one first."""
         held = self._held.get(_index_of(holding)) if holding.path else None
         if held is None:
             self.num_blank += num_blocks
@@ -163,7 +163,7 @@ class BlockCache(BlockCounts):
         self._cached.evicted(block)
 
     def _is_shared(self, block: Block) -> bool:
-        """Whether somebody holds another copy of a block."""
+        """Whether another copy of a block is referenced."""
         copies = self._index[block.key]
         if len(copies) < 2 and block.id in copies:
             return False
@@ -186,5 +186,5 @@ class BlockCache(BlockCounts):
 
 
 def _index_of(holding: Holding) -> int:
-    """Request of a holding: the private end of its path names it."""
+    """Return the request of a holding: the private end of its path has the index."""
     return -1 - holding.path[-1][0]

@@ -1,13 +1,13 @@
-"""Run-length prefix cache for orders by a sort key: the pieces of ``SegmentCache``, another queue.
+"""Run-length prefix cache for orders by a sort key: pieces of ``SegmentCache``, another queue.
 
-    segment 0   [ 3 hits ][ 1 hit ]        the last piece of a segment may go, from its end, unless
-                         +- segment 1      something hangs below it; so may any piece that has a
-                             [ 1 hit ]     second copy: segment 1's only, above
+    segment 0   [ 3 hits ][ 1 hit ]        the last piece of a segment may be evicted, from its
+                         +- segment 1      end, unless it has a child segment; so may any piece
+                             [ 1 hit ]     with a second copy: above, only segment 1's
 
-All blocks of a piece have had the same hits and were given up in one go, end first, so one piece is
-one candidate, with the facts of its last block (see ``SEGMENT_SAFE`` in
+All blocks of a piece have had the same hits and were released together, last one first. So one
+piece is one candidate, with the facts of its last block (see ``SEGMENT_SAFE`` in
 :mod:`kvsim.policies.eviction`). The leaf rule is that of
-:class:`~kvsim.policies.allocators.cached_blocks.CachedBlocks`. Blocks taken are evicted before
+:class:`~kvsim.policies.allocators.cached_blocks.CachedBlocks`. Taken blocks are evicted before
 anything else changes.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class KeyedSegments(SegmentCache):
     """See the module docstring; at most ``capacity`` free blocks stay cached.
 
-    Invariant: the order's candidates are the pieces that may go.
+    Invariant: the candidates of the order are the pieces that may be evicted.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class KeyedSegments(SegmentCache):
         self._now = 0
 
     def settle(self) -> None:
-        """Evict the blocks owed; O(log pieces) for each piece, or for each block of some orders."""
+        """Evict the blocks taken; O(log pieces) for each piece, or each block of some orders."""
         while self._owed:
             piece = self._order.victim()
             assert piece is not None, "more blocks taken than were free"
@@ -57,7 +57,7 @@ class KeyedSegments(SegmentCache):
             self._evict(piece, piece.high - int(count))
 
     def hold(self, holding: Holding, found: Found) -> None:
-        """Reference what was just found: an access, unless the request resumes."""
+        """Reference what was just found; this is an access, unless the request resumes."""
         super().hold(holding, found)
         if not holding.held_before:
             holding.held_before = True
@@ -65,7 +65,7 @@ class KeyedSegments(SegmentCache):
                 piece.num_hits += 1
 
     def release(self, holding: Holding, num_blocks: int, published: int) -> None:
-        """Give up ``num_blocks`` blocks, of which ``published`` have keys; tail first."""
+        """Release ``num_blocks`` blocks, ``published`` of them with keys; last one first."""
         self.settle()
         super().release(holding, num_blocks, published)
         excess = self.num_cached - self._most_cached
@@ -76,7 +76,7 @@ class KeyedSegments(SegmentCache):
             self._owed = excess
             self.settle()
 
-    # ---- who may go ------------------------------------------------------------------------
+    # ---- candidates ------------------------------------------------------------------------
 
     def _may_go(self, piece: Piece) -> bool:
         if piece.refs:
@@ -87,7 +87,7 @@ class KeyedSegments(SegmentCache):
         return is_last and (piece.segment, piece.high) not in self._num_below
 
     def _consider(self, piece: Piece) -> None:
-        """Tell the order which copies of a range may go now."""
+        """Report to the order which copies of a range may be evicted now."""
         for copy in piece.copies or (piece,):
             if self._may_go(copy):
                 self._order.released(copy)
@@ -161,7 +161,7 @@ class KeyedSegments(SegmentCache):
         self._order.held(piece)
 
     def _count_queued(self) -> int:
-        """Blocks of the free pieces; verifies candidates and where segments hang."""
+        """Count the blocks of the free pieces; verify candidates and the parents of segments."""
         self._order.check_invariants()
         below: dict[tuple[int, int], int] = {}
         for segment, place in self._parent.items():

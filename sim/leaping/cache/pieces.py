@@ -1,7 +1,7 @@
-"""Runs of cached blocks: what a look-up finds of them, those present, and how many blocks are left.
+"""Runs of cached blocks: results of a lookup, pieces that are present, and block counts.
 
-A leaper keeps pieces by segment, and the free ones in the order of their eviction. Blank,
-cached and shared blocks are counts: blocks are taken by count, and which were evicted is settled
+A leaper keeps pieces by segment, and the free ones in the order of their eviction. Blank, cached
+and shared blocks are only counted. Blocks are taken by count; which of them were evicted is decided
 later.
 """
 
@@ -14,12 +14,12 @@ Path = list[tuple[int, int]]
 
 
 class Piece:
-    """Blocks ``[low, high)`` of a segment; in the free queue while nobody references them.
+    """Blocks ``[low, high)`` of a segment; in the free queue while no request references them.
 
-    To orders other than LRU it tells the facts of its last block (``KeyedSegments``).
+    To orders other than LRU it shows the facts of its last block (``KeyedSegments``).
     """
 
-    created = priority = 0  # not known of pieces, and not asked for
+    created = priority = 0  # not known of pieces, and not used
     __slots__ = (
         "after",
         "before",
@@ -48,12 +48,12 @@ class Piece:
 
     @property
     def num_tokens(self) -> int:
-        """Its size, as the position: in blocks."""
+        """Size of the piece, in blocks (as its position)."""
         return self.high - self.low
 
     @property
     def past(self) -> int:
-        """What stands before its last block."""
+        """Blocks before its last block."""
         return self.high - 1
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class Piece:
 
 
 class Found(NamedTuple):
-    """Result of a look-up: blocks hit, how many of them are free, and their pieces."""
+    """Result of a lookup: blocks hit, how many of them are free, and their pieces."""
 
     num_blocks: int
     num_free: int
@@ -72,9 +72,9 @@ NOTHING_FOUND = Found(0, 0, [])
 
 
 class Holding:
-    """What one request references: pieces with the depth up to which it holds each.
+    """The references of one request: pieces, with the depth up to which it holds each.
 
-    ``held_before``: it was admitted before, and resumes (kept by ``BlockCache``).
+    ``held_before``: it was admitted before, and resumes (set by ``BlockCache``).
     """
 
     __slots__ = ("ends", "held_before", "path", "pieces", "place", "published")
@@ -89,14 +89,14 @@ class Holding:
 
 
 class BlockCounts:
-    """Counts of a cache; who is evicted for the blocks taken is settled later, from ``_owed``.
+    """Counts of a cache; ``_owed`` counts taken blocks whose eviction is decided later.
 
     Attributes
     ----------
     num_blank : int
         Free blocks without a key.
     num_cached : int
-        Free blocks with one (evictions still owed deducted).
+        Free blocks with a key, less those in ``_owed``.
     num_duplicates : int
         Referenced blocks beyond the first under their key.
     num_shared : int
@@ -114,11 +114,11 @@ class BlockCounts:
 
     @property
     def num_free(self) -> int:
-        """Blocks that can be handed out."""
+        """Number of blocks that can be allocated."""
         return self.num_blank + self.num_cached
 
     def take(self, count: int) -> None:
-        """Hand out blocks: blank ones first, then those to be evicted; O(1)."""
+        """Take blocks: blank ones first, then blocks to evict; O(1)."""
         if count <= self.num_blank:
             self.num_blank -= count
             return
@@ -130,7 +130,7 @@ class BlockCounts:
 
 
 class PieceQueue(BlockCounts):
-    """A ring of free pieces, least recently given up first; pieces are cut, evicted, forgotten."""
+    """A ring of free pieces, least recently released first; pieces are cut, evicted, forgotten."""
 
     def __init__(self, num_blocks: int) -> None:
         super().__init__(num_blocks)
@@ -139,7 +139,7 @@ class PieceQueue(BlockCounts):
         self._queue.before = self._queue.after = self._queue
 
     def settle(self) -> None:
-        """Evict the blocks owed; amortised O(1) a piece."""
+        """Evict the blocks that were taken; amortised O(1) a piece."""
         owed, queue = self._owed, self._queue
         while owed:
             piece = queue.after
@@ -160,7 +160,7 @@ class PieceQueue(BlockCounts):
 
     @staticmethod
     def _num_referenced(piece: Piece) -> int:
-        """Copies of this range that somebody references."""
+        """Return the number of referenced copies of this range."""
         number = 0
         for copy in piece.copies or (piece,):
             if copy.refs:
@@ -170,7 +170,7 @@ class PieceQueue(BlockCounts):
     def _split(self, piece: Piece, at: int, place: int | None = None) -> Piece:
         """Cut a range (all its copies) at depth ``at``; return the lower part of ``piece``.
 
-        ``place``: where the range stands among those present of its segment, if known.
+        ``place``: index of the range among the present ones of its segment, if known.
         """
         lower: list[Piece] = []
         result = piece
@@ -194,14 +194,14 @@ class PieceQueue(BlockCounts):
         return result
 
     def _enqueue(self, piece: Piece) -> None:
-        """Nobody references a piece any longer: it goes last."""
+        """Append a piece that no request references any longer."""
         last = self._queue.before
         assert last is not None
         piece.before, piece.after = last, self._queue
         last.after = self._queue.before = piece
 
     def _enqueue_end(self, part: Piece, piece: Piece) -> None:
-        """``part`` was the end of a free piece: it is evicted first."""
+        """Insert ``part``, the former end of a free piece, so that it is evicted first."""
         before = piece.before
         assert before is not None
         part.before, part.after = before, piece
@@ -216,7 +216,7 @@ class PieceQueue(BlockCounts):
         piece.before = piece.after = None
 
     def _drop(self, piece: Piece) -> None:
-        """Forget an evicted piece; an older copy's place goes to the next one."""
+        """Forget an evicted piece; the next copy takes the place of an older one."""
         present = self.segments[piece.segment]
         if piece.copies is None:
             assert present[-1] is piece, f"{piece} is evicted before its children"

@@ -1,11 +1,11 @@
-"""Counts of pages around a radix tree, as a leaper asks for them.
+"""Counts of pages around a radix tree, for the leaper.
 
     pool   |  blank  |  cached  |  locked in the tree  |  held outside it  |
                      +------ radix tree ------+
 
-The same tree as in ``policies/allocators/radix_cache.py``. What members hold outside it is known to
-the leaper in sum only, until one of them gives it up. Pages are taken at once: when the blank ones
-are used up, whole nodes go.
+The tree is that of ``policies/allocators/radix_cache.py``. The leaper knows only the sum of the
+pages that requests hold outside it, until one of them releases them. Pages are taken at once: when
+no blank page is left, whole nodes are evicted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class RadixPages(SegmentCache):
     """See the module docstring; a path's segments are the stretches of its tokens.
 
-    ``rank_of`` gives the priority of a request by its index: more is kept longer.
+    ``rank_of`` returns the priority of a request by its index; a higher value is kept longer.
     """
 
     def __init__(self, config: SchedulerConfig, rank_of: Callable[[int], int]) -> None:
@@ -43,7 +43,7 @@ class RadixPages(SegmentCache):
         self._stretches: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def take(self, count: int) -> None:
-        """Hand out pages: blank ones first, then whole nodes."""
+        """Take pages: blank ones first, then those of evicted nodes."""
         if count > self.num_blank:
             evicted = self.tree.evict((count - self.num_blank) * self._page_size)
             num_evicted = sum(evicted) // self._page_size
@@ -54,7 +54,7 @@ class RadixPages(SegmentCache):
         self.num_blank -= count
 
     def find(self, path: Path, max_blocks: int) -> Found:
-        """Longest cached prefix of at most ``max_blocks`` pages; refreshes it."""
+        """Return the longest cached prefix of at most ``max_blocks`` pages; refreshes it."""
         run = self._run(path, max_blocks * self._page_size)
         self._found, num_tokens = self.tree.match(run)
         num_unlocked = self.tree.num_unlocked(self._found) // self._page_size
@@ -70,7 +70,7 @@ class RadixPages(SegmentCache):
         self._count()
 
     def publish_run(self, holding: Holding, num_tokens: int, *, num_hits: int) -> None:
-        """Enter the first tokens into the tree; the lock moves to their end."""
+        """Insert the first tokens into the tree; the lock moves to their end."""
         node = self._insert(holding, num_tokens, num_hits)
         top = self._nodes[holding]
         self.tree.lock(node, top)
@@ -86,7 +86,7 @@ class RadixPages(SegmentCache):
         self._count()
 
     def release(self, holding: Holding, num_blocks: int, published: int) -> None:
-        """Give up ``num_blocks`` pages; the first ``published`` stay in the tree."""
+        """Release ``num_blocks`` pages; the first ``published`` stay in the tree."""
         if holding in self._nodes:
             self._insert(holding, published * self._page_size, 1)
             self.let_go(holding)
@@ -104,7 +104,7 @@ class RadixPages(SegmentCache):
         return TokenRun(*stretches, 0, num_tokens)
 
     def _insert(self, holding: Holding, num_tokens: int, num_hits: int) -> Node:
-        """Enter tokens; those that the tree had already come back. Returns where they end."""
+        """Insert tokens, free those that the tree had already; return where they end."""
         run = self._run(holding.path, num_tokens)
         rank = self._rank_of(-1 - holding.path[-1][0])
         top = self._nodes[holding]

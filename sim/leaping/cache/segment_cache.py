@@ -8,8 +8,8 @@ prompt. The free queue in the order in which blocks are taken:
       no key, handed out first   least recently given up ... most recently; each tail first
 
 Exact against the block pool for LRU with ``freed_blocks_without_key="front"``: keyed blocks come
-back to the end, in the order tail to head of a request, so children leave before parents and what
-is present of a segment is always a leading part of it. Several copies of a block may exist (vLLM
+back to the end, in the order tail to head of a request. So children are evicted before parents, and
+the present part of a segment is always a leading part. Several copies of a block may exist (vLLM
 does not de-duplicate); copies of one range share a ``copies`` list in order of insertion, the
 first of them is hit.
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 
 class SegmentCache(PieceQueue):
-    """See the module docstring; a piece goes back to the queue when its last holder gives it up."""
+    """See the module docstring; a piece returns to the queue at its last release."""
 
     def __init__(self, num_blocks: int, segment_start: Sequence[int]) -> None:
         super().__init__(num_blocks)
         self._start = segment_start
 
     def end_of(self, segment: int) -> int:
-        """Depth up to which a segment is present; 0 where nothing of it is."""
+        """Return the depth up to which a segment is present; 0 if it is absent."""
         present = self.segments.get(segment)
         return present[-1].high if present else 0
 
     # ---- look-up ---------------------------------------------------------------------------
 
     def find(self, path: Path, max_blocks: int) -> Found:
-        """Longest leading run of at most ``max_blocks`` blocks; changes nothing but ``settle``."""
+        """Return the longest leading run of at most ``max_blocks`` blocks; calls ``settle``."""
         if self._owed:
             self.settle()
         pieces: list[Piece] = []
@@ -90,9 +90,10 @@ class SegmentCache(PieceQueue):
     # ---- publishing and giving up ----------------------------------------------------------
 
     def publish(self, holding: Holding, upto: int, *, private: bool = False) -> None:
-        """Give keys to the holder's blocks up to depth ``upto``.
+        """Set the keys of the holder's blocks up to depth ``upto``.
 
-        The private end of a path, which nobody else can hit, is left out unless ``private``.
+        The private end of a path is left out unless ``private``, because no other request can hit
+        it.
         """
         if holding.published >= upto:
             return
@@ -120,7 +121,7 @@ class SegmentCache(PieceQueue):
             self._advance(holding)
 
     def release(self, holding: Holding, num_blocks: int, published: int) -> None:
-        """Give up ``num_blocks`` blocks, of which ``published`` have keys; tail first."""
+        """Release ``num_blocks`` blocks, ``published`` of them with keys; last one first."""
         if not published and not holding.pieces:
             self.num_blank += num_blocks
             return
@@ -153,7 +154,7 @@ class SegmentCache(PieceQueue):
         self._enqueue(piece)
 
     def _grows(self, piece: Piece) -> bool:
-        """Whether the holder of a segment's last piece may go on with it: nobody else's."""
+        """Whether the holder of a segment's last piece may extend it: no other request holds it."""
         return piece.refs == 1 and piece.copies is None
 
     def _publish_new(self, holding: Holding, segment: int, present: list[Piece], end: int) -> None:
@@ -164,7 +165,7 @@ class SegmentCache(PieceQueue):
         holding.published = end
 
     def _publish_copy(self, holding: Holding, present: list[Piece], end: int) -> None:
-        """Enter copies behind those that hold the same keys already."""
+        """Insert copies behind the pieces that have the same keys already."""
         published = holding.published
         place = len(present) - 1
         while present[place].low > published:

@@ -52,10 +52,13 @@ def test_a_cache_log_is_told_by_its_header() -> None:
     [
         ([HEADER], "x: a recorded cache log starts with a header and ends with a summary"),
         ([without(HEADER, "type"), SUMMARY], "starts with a header"),
-        ([without(HEADER, "policy"), without(SUMMARY, "ops")], "summary lacks policy, ops"),
+        (
+            [without(HEADER, "policy"), without(SUMMARY, "ops")],
+            "policy, ops missing in header or summary",
+        ),
         ([HEADER, {"op": "stop", "id": "a"}, SUMMARY], "line 2: op is 'stop' of id 'a'; allowed"),
         ([HEADER, {"op": "start"}, SUMMARY], "op is 'start' of id None"),
-        ([HEADER, without(START, "hit", "free"), SUMMARY], r"line 2 \(start\) lacks hit, free"),
+        ([HEADER, without(START, "hit", "free"), SUMMARY], r"line 2 \(start\): hit, free missing"),
         ([HEADER, FINISH, SUMMARY], "line 2: finish of a comes after nothing"),
         ([HEADER, START, FINISH, SUMMARY], "line 3: finish of a comes after start"),
         ([HEADER, START, START, SUMMARY], "line 3: start of a comes after start"),
@@ -142,7 +145,7 @@ def test_traces_that_do_not_fit(recorded_cache: RecordedCache) -> None:
         )
     plain = copy.copy(trace)
     plain.prefix = None
-    with pytest.raises(ValueError, match="trace tree has no block ids over prompts and answers"):
+    with pytest.raises(ValueError, match="trace tree has no block ids for prompts and outputs"):
         replay_cache(log, plain)
 
 

@@ -25,7 +25,7 @@ from kvsim.sim.conformance.schedule_replay import Verdict, replay
 from kvsim.sim.engine.closed_loop_driver import SessionDriver
 from kvsim.sim.engine.requests import Requests
 from kvsim.sim.engine.stepper import Stepper
-from kvsim.sim.engine.steps_in_flight import Flights
+from kvsim.sim.engine.steps_in_flight import StepsInFlight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -383,7 +383,7 @@ ASYNC = [
         "decode with an unknown token costed as prefill",
         "async_micro",
         (
-            Flights,
+            StepsInFlight,
             "_served",
             "decodes = samples and",
             "decodes = not sequence.num_output_placeholders and samples and",

@@ -90,14 +90,14 @@ BAD_LOGS = [
     ("", "a recorded schedule starts with a header and ends with a summary"),
     (SUMMARY + HEADER, "a recorded schedule starts with a header"),
     (HEADER + HEADER + SUMMARY, "a recorded schedule starts with a header"),
-    ("hello\n", "not a recorded schedule: line 1 is no JSON: "),
-    (HEADER + "[1]\n" + SUMMARY, "not a recorded schedule: line 2 is no JSON object"),
+    ("hello\n", "not a recorded schedule: line 1 is not JSON: "),
+    (HEADER + "[1]\n" + SUMMARY, "not a recorded schedule: line 2 is not a JSON object"),
     (HEADER + '{"type":"token"}\n' + SUMMARY, r"line types \['token'\] are unexpected"),
     (HEADER + '{"type":[]}\n' + SUMMARY, r"line types \['\[\]'\] are unexpected"),
     (HEADER + SUMMARY + SUMMARY, "line types summary, twice are unexpected"),
     ('{"type":"header","log_format":2,"options":{}}\n' + SUMMARY, "must have log_format 1"),
     ('{"type":"header","log_format":1}\n' + SUMMARY, "must have log_format 1 and options"),
-    (HEADER + '{"type":"step","i":0,"t0":0}\n' + SUMMARY, r"line 2 \(step\) lacks t1, sched"),
+    (HEADER + '{"type":"step","i":0,"t0":0}\n' + SUMMARY, r"line 2 \(step\): t1, sched"),
 ]
 
 

@@ -120,19 +120,19 @@ class Decisions(ScheduleListener):
     sampled: list[dict[int, int]] = field(default_factory=list)
     ends_ps: dict[int, int] = field(default_factory=dict)
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        if flight.call_ps >= self.upto_ps:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        if step_in_flight.call_ps >= self.upto_ps:
             raise _Enough
-        step, state = flight.step, stepper.state
+        step, state = step_in_flight.step, stepper.state
         told = {
-            "times": [flight.call_ps, flight.start_ps, flight.end_ps],
+            "times": [step_in_flight.call_ps, step_in_flight.start_ps, step_in_flight.end_ps],
             "items": [[item.sequence.index, item.num_tokens, item.past] for item in step.items],
             "admitted": [[a.sequence.index, a.hit_tokens, a.resumed] for a in step.admitted],
             "preempted": [[p.sequence.index, p.num_computed_tokens] for p in step.preempted],
             "waits_for": step.waits_for,
             "evicted": state.allocator.num_evicted,
         }
-        self.calls.append((flight.call_ps, json.dumps(told)))
+        self.calls.append((step_in_flight.call_ps, json.dumps(told)))
         sequences = [*state.running, *state.waiting]
         self.sampled.append({s.index: s.num_tokens - s.prompt_tokens for s in sequences})
 

@@ -46,10 +46,12 @@ class Plan(ScheduleListener):
         self.lines: list[str] = []
         self.spare: list[int] = []
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        line = f"{flight.start_ps // US}: "
-        line += " ".join(f"{item.sequence.index}+{item.num_tokens}" for item in flight.items)
-        line += "".join(f" -{gone.sequence.index}" for gone in flight.step.preempted)
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        line = f"{step_in_flight.start_ps // US}: "
+        line += " ".join(
+            f"{item.sequence.index}+{item.num_tokens}" for item in step_in_flight.items
+        )
+        line += "".join(f" -{gone.sequence.index}" for gone in step_in_flight.step.preempted)
         self.lines.append(line)
         self.spare.append(stepper.state.allocator.num_spare)
 
@@ -118,7 +120,7 @@ def test_the_watermark_holds_in_an_idle_engine_and_for_good() -> None:
     plan, recorder = played(trace, "prefill-first", **rules, max_model_len=99)
     assert plan.lines == ["0: 1+69 .1", "1: 2+4 .2"]
     assert recorder.refusals == {
-        0: "needs 19 blocks, of 20 the watermark keeps 2 free for good",
+        0: "needs 19 blocks, but the watermark keeps 2 of 20 free",
     }
     assert recorder.waited_ps["admission rule"] == US
 
@@ -310,5 +312,5 @@ def test_what_no_empty_pool_promises_is_refused() -> None:
     plan, recorder = played(trace, "no-evict", max_model_len=60)
     assert plan.lines[0] == "0: 1+8"
     assert recorder.refusals == {
-        0: "may need 11 blocks if its answer is as long as allowed, the pool has 10"
+        0: "may need 11 blocks if its output is as long as allowed, the pool has 10"
     }

@@ -132,20 +132,26 @@ class Account(Stepper, ScheduleListener):
         self.final: dict[tuple[int, int], int] = {}
         self.copied = 0
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
         lacks = self.config.allocator.reservation == "predicted"
-        assert lacks or not flight.step.preempted, "reservations leave nothing to preempt for"
-        for item in flight.items:
+        assert lacks or not step_in_flight.step.preempted, (
+            "reservations leave nothing to preempt for"
+        )
+        for item in step_in_flight.items:
             self.final[item.sequence.index, item.preemption_count] = item.past + item.num_tokens
-        prefills = [(item.num_tokens, item.past) for item in flight.items if not item.decodes]
-        contexts = [item.past + 1 for item in flight.items if item.decodes]
+        prefills = [
+            (item.num_tokens, item.past) for item in step_in_flight.items if not item.decodes
+        ]
+        contexts = [item.past + 1 for item in step_in_flight.items if item.decodes]
         relocations = stepper.state.allocator.relocations
         copied = 0 if relocations is None else relocations.copied_tokens
-        assert isinstance(self._flights.cost, LinearCost)
-        step_ps = self._flights.cost.step(prefills, len(contexts), sum(contexts)).duration_ps
-        copy_ps = (copied - self.copied) * self._flights.cost.per_copied_token_ps
-        if not flight.step.ends_together:  # rows of ended members are paid for, too
-            assert flight.end_ps - flight.start_ps == step_ps + copy_ps
+        assert isinstance(self._steps_in_flight.cost, LinearCost)
+        step_ps = self._steps_in_flight.cost.step(
+            prefills, len(contexts), sum(contexts)
+        ).duration_ps
+        copy_ps = (copied - self.copied) * self._steps_in_flight.cost.per_copied_token_ps
+        if not step_in_flight.step.ends_together:  # rows of ended members are paid for, too
+            assert step_in_flight.end_ps - step_in_flight.start_ps == step_ps + copy_ps
         self.copied = copied
 
     def plan(self, now_ps: int) -> int | None:

@@ -205,8 +205,8 @@ def test_the_stepper_runs_where_the_leaper_would_not_do(config: SchedulerConfig)
 class CtrlC(StepperLog):
     """Presses Ctrl-C during the fifth step."""
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        super().called(stepper, flight)
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        super().called(stepper, step_in_flight)
         if len(self.records) == 5:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -224,8 +224,8 @@ def test_ctrl_c_leaves_a_partial_result() -> None:
 
 def test_a_second_ctrl_c_does_not_wait_for_the_step_to_end() -> None:
     class Impatient(CtrlC):
-        def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-            super().called(stepper, flight)
+        def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+            super().called(stepper, step_in_flight)
             if len(self.records) == 5:
                 os.kill(os.getpid(), signal.SIGINT)
 

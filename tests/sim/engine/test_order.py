@@ -57,11 +57,11 @@ class Course(ScheduleListener):
     def withdrawn(self, stepper: Stepper, index: int, now_ps: int, why: str) -> None:
         self._add(now_ps, "gives up" if why == ABORT else "refused", [index])
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        step, now_ps = flight.step, flight.call_ps
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        step, now_ps = step_in_flight.step, step_in_flight.call_ps
         for preempt in step.preempted:
             self._add(now_ps, "put out", [preempt.sequence.index])
-        self._add(now_ps, "call", [item.sequence.index for item in flight.items])
+        self._add(now_ps, "call", [item.sequence.index for item in step_in_flight.items])
 
     def applied(self, stepper: Stepper, results: Results) -> None:
         self._add(results.step_in_flight.end_ps, "results", results.finished)
@@ -253,7 +253,7 @@ class Row:
     new: str
 
 
-APPLY = "self.memory.account(now_ps, idle=not self._in_flight)\n    flight"
+APPLY = "self.memory.account(now_ps, idle=not self._in_flight)\n    step_in_flight"
 TAKE = """if self._next_ps < now_ps:
         self._take_arrivals(now_ps - 1)"""
 TELL = """self._tell_aborts(now_ps)
@@ -266,7 +266,15 @@ ROWS: dict[str, list[Row]] = {
         Row(messages_of_the_step, SessionDriver, "_boundary", "self._tell_aborts(now_ps)", "pass"),
         Row(messages_of_the_step, SessionDriver, "_boundary", "self._tell_arrivals()", "pass"),
     ],
-    "Results": [Row(results, Stepper, "apply", "in flight.items", "in reversed(flight.items)")],
+    "Results": [
+        Row(
+            results,
+            Stepper,
+            "apply",
+            "in step_in_flight.items",
+            "in reversed(step_in_flight.items)",
+        )
+    ],
     "Ends of outputs": [Row(answers, SessionDriver, "_boundary", "in sorted(", "in iter(")],
     "Arrivals": [
         Row(arrivals, Driver, "_boundary", TAKE, "self._take_arrivals(now_ps)"),
@@ -296,7 +304,7 @@ ROWS: dict[str, list[Row]] = {
             "if self._next_ps < boundary_ps",
         )
     ],
-    "Accounts": [Row(accounts, Stepper, "apply", APPLY, "flight")],
+    "Accounts": [Row(accounts, Stepper, "apply", APPLY, "step_in_flight")],
 }
 CHECKS = [row for rows in ROWS.values() for row in rows]
 

@@ -44,10 +44,10 @@ class Hits(ScheduleListener):
         self.seen: list[tuple[str, int]] = []
         self.sizes: list[int] = []
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        for preemption in flight.step.preempted:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        for preemption in step_in_flight.step.preempted:
             self.seen.append((f"-{preemption.sequence.name[-1]}", preemption.num_computed_tokens))
-        for admission in flight.step.admitted:
+        for admission in step_in_flight.step.admitted:
             self.seen.append((admission.sequence.name[-1], admission.hit_tokens))
         allocator = stepper.state.allocator
         assert isinstance(allocator, RadixAllocator)

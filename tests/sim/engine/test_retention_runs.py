@@ -305,7 +305,7 @@ def test_scores_must_reach_as_far_as_sequences_may(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("layer,position,score\n0,0,1\n0,1,1\n", "utf-8")
     with pytest.raises(
-        ValueError, match=r"covers 2 positions, sequences may have engine.max_model"
+        ValueError, match=r"covers 2 positions, but sequences may have engine.max_model"
     ):
         set_up(Scenario().with_values(SMALL | FIFO | {"retention.scores": str(path)}))
 

@@ -114,7 +114,7 @@ def test_single_sequences_recompute_where_groups_swap() -> None:
 def test_a_group_that_finds_the_host_full_ends_the_run() -> None:
     trace = make_trace([(0, 8, 12, 2, 1), (0, 8, 12, 2, 1)])
     config = make_config(num_gpu_blocks=11, num_host_blocks=2)
-    with pytest.raises(ValueError, match=r"no room for the .* blocks of r0001, whose 2 sequences"):
+    with pytest.raises(ValueError, match=r"no room for the .* blocks of r0001. Its 2 sequences"):
         run_groups(trace, config, LinearCost(1000))
 
 

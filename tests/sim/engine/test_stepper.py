@@ -189,8 +189,8 @@ def test_a_sequence_that_only_preempts_itself_is_refused() -> None:
 class TooLong(StepperLog):
     """Ends a run that goes on for ever."""
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        super().called(stepper, flight)
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        super().called(stepper, step_in_flight)
         if len(self.records) > 500:
             pytest.fail("the run does not end")
 
@@ -269,7 +269,7 @@ def _empty_a_table(stepper: Stepper) -> None:
     del _paged(stepper).groups[0].tables[stepper.state.running[0].index][:]
 
 
-def _forget_a_member(stepper: Stepper) -> None:
+def _forget_a_sequence(stepper: Stepper) -> None:
     stepper.state.running.pop()
 
 
@@ -283,7 +283,7 @@ def _seat_too_many(stepper: Stepper) -> None:
         (_lose_a_block, "a block is lost"),
         (_overrun, "computed more than it knows"),
         (_empty_a_table, "has no block"),
-        (_forget_a_member, "blocks without an owner"),
+        (_forget_a_sequence, "blocks of no sequence"),
         (_seat_too_many, "more sequences than max_num_seqs"),
     ],
 )

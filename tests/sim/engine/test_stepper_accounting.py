@@ -355,30 +355,32 @@ class Account(Stepper, ScheduleListener):
             self._move(index, "waiting", now_ps)
         return entered
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
-        for preemption in flight.step.preempted:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
+        for preemption in step_in_flight.step.preempted:
             victim = preemption.sequence
-            self._move(victim.index, "waiting", flight.call_ps)
+            self._move(victim.index, "waiting", step_in_flight.call_ps)
             if preemption.swapped_blocks:
                 assert victim.num_computed_tokens == preemption.num_computed_tokens, (
                     "swapped tokens are lost"
                 )
                 self.on_host[victim.index] = (
-                    flight.call_ps,
+                    step_in_flight.call_ps,
                     preemption.swapped_blocks,
                     victim.num_computed_tokens,
                 )
-        for swap_in in flight.step.swapped_in:
+        for swap_in in step_in_flight.step.swapped_in:
             index = swap_in.sequence.index
-            self._move(index, "running", flight.call_ps)
+            self._move(index, "running", step_in_flight.call_ps)
             since_ps, num_blocks, computed = self.on_host.pop(index)
             assert swap_in.num_blocks == num_blocks
-            past = next(item.past for item in flight.items if item.sequence is swap_in.sequence)
+            past = next(
+                item.past for item in step_in_flight.items if item.sequence is swap_in.sequence
+            )
             assert past == computed, "swapped tokens are lost"
-            self.host_block_ps += num_blocks * (flight.call_ps - since_ps)
-        for admission in flight.step.admitted:
-            self._move(admission.sequence.index, "running", flight.call_ps)
-        for item in flight.items:
+            self.host_block_ps += num_blocks * (step_in_flight.call_ps - since_ps)
+        for admission in step_in_flight.step.admitted:
+            self._move(admission.sequence.index, "running", step_in_flight.call_ps)
+        for item in step_in_flight.items:
             self.final[item.sequence.index, item.preemption_count] = item.past + item.num_tokens
 
     def applied(self, stepper: Stepper, results: Results) -> None:

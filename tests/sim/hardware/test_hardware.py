@@ -90,7 +90,7 @@ def test_a_card_comes_from_a_file(tmp_path: Path) -> None:
         ({**CARD, "name": "h100-sxm"}, "'h100-sxm' is a bundled card; give it another name"),
         (
             {"format": "kvsim-profile/1", "hardware": "x"},
-            "profile of 'x', which is no bundled card",
+            "profile of 'x', which is not a bundled card",
         ),
         ({"format": "kvsim-profile/1", "card": [1]}, r"card = \[1\] must be a table"),
         ({"format": "kvsim-profile/1", "card": {"a": 1}}, "c.json: card: unknown key 'a'"),

@@ -135,14 +135,14 @@ class Decisions(ScheduleListener):
     def __init__(self) -> None:
         self.rows: list[tuple[object, ...]] = []
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
         allocator = stepper.state.allocator
         assert isinstance(allocator, ContiguousAllocator)
         served = [
             [item.sequence.name, item.num_tokens, item.past, "D" if item.decodes else "P"]
-            for item in flight.items
+            for item in step_in_flight.items
         ]
-        admitted = [[a.sequence.name, 0, "new"] for a in flight.step.admitted]
+        admitted = [[a.sequence.name, 0, "new"] for a in step_in_flight.step.admitted]
         self.rows.append((served, admitted, allocator.placement.num_free))
 
 
@@ -211,7 +211,7 @@ class TreeDecisions(ScheduleListener):
         self.rows: list[tuple[object, ...]] = []
         self._num_evicted = 0
 
-    def called(self, stepper: Stepper, flight: StepInFlight) -> None:
+    def called(self, stepper: Stepper, step_in_flight: StepInFlight) -> None:
         allocator = stepper.state.allocator
         assert isinstance(allocator, RadixAllocator)
         usage = allocator.usage(stepper.state.running)
@@ -223,9 +223,9 @@ class TreeDecisions(ScheduleListener):
             (
                 [
                     [a.sequence.name, a.hit_tokens, "resumed" if a.resumed else "new"]
-                    for a in flight.step.admitted
+                    for a in step_in_flight.step.admitted
                 ],
-                [[p.sequence.name, p.num_computed_tokens] for p in flight.step.preempted],
+                [[p.sequence.name, p.num_computed_tokens] for p in step_in_flight.step.preempted],
                 (usage.blank + usage.cached) // allocator.page_size,
                 evicted,
             )

@@ -129,7 +129,7 @@ def test_llama_cpp_allocates_everything_at_start() -> None:
         plan(llama_cpp(max_model_len=4096, slots=100))
     with pytest.raises(ValueError, match="whole layers on each card; use --pp 2"):
         plan(llama_cpp(tp=2))
-    with pytest.raises(ValueError, match="format of its own that is not modelled"):
+    with pytest.raises(ValueError, match="in its own format; that is not modelled"):
         plan(llama_cpp(load_model("qwen3-next-80b-a3b")))
 
 

@@ -57,9 +57,9 @@ def test_v0_with_the_profile_line() -> None:
     assert found["KV"].ours == pytest.approx(15.52, rel=0.01)
     assert found["activation peak"].ours == pytest.approx(1.40, abs=0.005)  # whole prompts of 4,096
     assert found["KV"].why == "-0.14: usable -0.06, non-torch -0.08"
-    assert found["blocks"].why == "their KV in our blocks gives 36,325, as theirs"
+    assert found["blocks"].why == "the log's KV in planned blocks gives 36,325, as in the log"
     assert found["CPU blocks"].ours == 9362
-    assert found["max concurrency"].why.endswith("as theirs")
+    assert found["max concurrency"].why.endswith("as in the log")
 
 
 def test_early_v1_prints_tokens() -> None:
@@ -91,7 +91,10 @@ def test_v1_with_the_memory_line() -> None:
     assert found["KV"].ours == pytest.approx(51.38, abs=0.06)
     assert found["graphs"].ours == 0
     assert "captured after KV was sized" in found["graphs"].why
-    assert found["KV cache tokens"].why == "their KV in our blocks gives 420,896, as theirs"
+    assert (
+        found["KV cache tokens"].why
+        == "the log's KV in planned blocks gives 420,896, as in the log"
+    )
 
 
 def test_today_sets_graphs_aside_and_charges_windows_for_steps_in_flight() -> None:
@@ -100,7 +103,10 @@ def test_today_sets_graphs_aside_and_charges_windows_for_steps_in_flight() -> No
     options: dict[str, Any] = {"max_num_seqs": 1024, "max_num_batched_tokens": 8192}
     found = rows("v0.26-gpt-oss-20b-h100.log", "gpt-oss-20b", "h100-sxm", **options)
     assert found["graphs"].ours == pytest.approx(0.4)
-    assert found["KV cache tokens"].why == "their KV in our blocks gives 1,925,941, as theirs"
+    assert (
+        found["KV cache tokens"].why
+        == "the log's KV in planned blocks gives 1,925,941, as in the log"
+    )
     assert "graphs +0.21" in found["KV"].why
     assert "rest" not in found["KV"].why.replace(
         "rest (what the log does not print, rounding) -0.01", ""
@@ -141,7 +147,7 @@ def test_a_log_of_nothing_left_has_its_reasons() -> None:
     request = PoolRequest(load_model("llama-3.1-8b"), load_hardware("h100-sxm"))
     found = match_log(request, plan(request), log)
     assert all(row.why for row in found if row.ours != row.theirs)
-    assert "gives 0.00, as theirs" in found[-1].why
+    assert "gives 0.00, as in the log" in found[-1].why
     only = parse_startup_log("Maximum concurrency for 9 tokens per request: 5.00x")
     assert [row.why for row in match_log(request, plan(request), only)] == [
         "the log has neither KV memory nor blocks to compare"
@@ -150,7 +156,7 @@ def test_a_log_of_nothing_left_has_its_reasons() -> None:
 
 def test_the_wrong_model_is_told_by_its_blocks() -> None:
     found = rows("v0.7-qwen2.5-1.5b-a10g.log", "qwen2.5-0.5b", "a10g")
-    assert "not theirs" in found["blocks"].why
+    assert "not the log's" in found["blocks"].why
 
 
 def test_several_ranks_take_the_smallest_memory() -> None:

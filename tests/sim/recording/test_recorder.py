@@ -198,5 +198,5 @@ def test_memory_older_than_many_stretches_of_waiting() -> None:
             recorder.never(0, end_ps, slots=3)
             assert recorder.while_waiting["never"] == 3 * 10 * (MAX_FLIPS // 2 + 1)
         else:
-            with pytest.raises(AssertionError, match="older than the stretches kept"):
+            with pytest.raises(AssertionError, match="older than the kept stretches"):
                 recorder.never(0, end_ps, slots=3)

@@ -215,7 +215,7 @@ def test_one_word_makes_a_paged_preset_contiguous_and_back() -> None:
         ({"allocator.reservation": "half"}, "expected one of max, pow2, oracle, predicted"),
         (
             {**CONTIGUOUS, "allocator.reservation": "predicted", "predictor.kind": "none"},
-            "reservation = 'predicted' needs predicted lengths: predictor.kind = 'none' has none",
+            "'predicted' needs predicted lengths, but predictor.kind = 'none' has none",
         ),
         (
             {
