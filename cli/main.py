@@ -9,25 +9,24 @@ Exit codes: 0 done, 1 a comparison failed, 2 the input cannot be used, 130 stopp
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import io
 import os
-import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kvsim.cli.calibrate import command as calibrate
 from kvsim.cli.commands import compare, completion, explain, plan, policy, report, schema, simulate
 from kvsim.cli.commands import list as list_command
+from kvsim.cli.parser import Parser
 from kvsim.cli.text.colour import harmless
 from kvsim.cli.trace import command as trace
 from kvsim.cli.ui import command as ui
 from kvsim.cli.validate import command as validate
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
 
 
@@ -48,30 +47,9 @@ COMMANDS: Final = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
-    """Parser that names the nearest choice where one is misspelt, and the command at fault."""
-
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        """Refuse what is left over here: the usage shown is that of the command it was given to."""
-        known, left = super().parse_known_args(args, namespace)
-        if left:
-            word = left[0].partition("=")[0]
-            near = difflib.get_close_matches(word, self._option_string_actions, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            self.error(f"unrecognized arguments: {' '.join(left)}{meant}")
-        return known, left
-
-    def error(self, message: str) -> NoReturn:
-        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        if wrong is not None:
-            near = difflib.get_close_matches(wrong[1], re.findall(r"[\w.-]+", wrong[2]), n=1)
-            message += f"; did you mean {near[0]!r}?" if near else ""
-        super().error(message)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = _Parser(
+    parser = Parser(
         prog="kvsim",
         description="Simulate LLM serving and its KV cache: replay a trace, see what users see.",
     )

@@ -10,6 +10,7 @@ import math
 from dataclasses import Field, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
+from kvsim.policies.registry import MODULE_NAME
 from kvsim.traces.common.quantities import (
     LARGEST,
     format_duration,
@@ -33,8 +34,8 @@ class Rule:
     """How a key is read (``parse``) and written (``show``); ``allowed`` says what it accepts.
 
     ``optional`` keys also accept the text ``none``; the value is then ``None``. ``registry`` is the
-    registry of the policy names. ``named`` gives the meaning of each accepted word. ``unit`` is the
-    unit of all values of the rule.
+    registry of the policy names. ``words`` are the accepted words, and ``named`` gives the meaning
+    of each. ``unit`` is the unit of all values of the rule.
     """
 
     parse: Callable[[object], object]
@@ -42,6 +43,7 @@ class Rule:
     show: Callable[[object], object] = lambda value: value
     optional: bool = False
     registry: Registry[object] | None = None
+    words: tuple[str, ...] = ()
     named: Mapping[str, object] | None = None
     unit: str = ""
 
@@ -113,7 +115,7 @@ def choice(*values: str, later: str = "") -> Rule:
             raise ValueError(f"expected {allowed}{planned}")
         return value
 
-    return Rule(parse, allowed)
+    return Rule(parse, allowed, words=values)
 
 
 def named(choices: Mapping[str, object]) -> Rule:
@@ -128,12 +130,12 @@ def policy(registry: Registry[object]) -> Rule:
         if not isinstance(value, str) or value not in registry.builtins:
             names = registry.names()
             if not isinstance(value, str) or (value not in names and ":" not in value):
-                raise ValueError(f"expected one of {', '.join(names)}, or module:name of your own")
+                raise ValueError(f"expected one of {', '.join(names)}, {MODULE_NAME}")
             registry.find(value)
         return value
 
-    allowed = f"{' or '.join(map(repr, registry.builtins))}, or module:name of your own"
-    return Rule(parse, allowed, registry=registry)
+    allowed = f"{' or '.join(map(repr, registry.builtins))}, {MODULE_NAME}"
+    return Rule(parse, allowed, registry=registry, words=tuple(registry.builtins))
 
 
 def builtin(registry: Registry[object]) -> Rule:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from kvsim.policies.guards.raised import RAISED, raised
 from kvsim.traces.common.arguments import check_text
+from kvsim.traces.common.names import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 P = TypeVar("P")
 
+MODULE_NAME: Final = "or module:name for your own policy"
+"""End of a list of policy names in a sentence."""
 GROUP: Final = "kvsim.policies"
 """Entry-point group of plug-ins; an entry is named ``kind.name``, such as ``victim.oldest``."""
 
@@ -83,11 +86,7 @@ class Registry(Generic[T_co]):
         plug_ins = self._plug_ins()
         if name in plug_ins or ":" in name:
             return load_policy(plug_ins.get(name, name))
-        msg = (
-            f"{self.kind} policy {name!r} is unknown; choose one of {', '.join(self.names())}, "
-            "or module:name for your own"
-        )
-        raise ValueError(msg)
+        raise ValueError(unknown(f"{self.kind} policy", name, self.names(), MODULE_NAME))
 
     def _plug_ins(self) -> dict[str, str]:
         start = f"{self.kind}."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from kvsim.traces.common.files import drafted
+from kvsim.traces.common.names import unknown
 from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def load_catalog(path: Path = _CATALOG) -> dict[str, Entry]:
 def find_entry(name: str, catalog: dict[str, Entry]) -> Entry:
     """Return an entry; :class:`TraceError` names the choices."""
     if name not in catalog:
-        raise TraceError(f"the catalog has no trace {name!r}; choices: {', '.join(catalog)}")
+        raise TraceError(unknown("trace", name, catalog, "see kvsim trace fetch"))
     return catalog[name]
 
 

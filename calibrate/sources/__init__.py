@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.common.names import unknown
+
 if TYPE_CHECKING:
     from kvsim.calibrate.sources.measurements import Measurements
     from kvsim.calibrate.sources.request import ReadRequest
@@ -22,7 +24,7 @@ def read_measurements(source: str, request: ReadRequest) -> Measurements:
     Raises ``ValueError`` with one sentence on what the tables lack or mix.
     """
     if source not in SOURCES:
-        raise ValueError(f"format {source!r} is not known; formats: {', '.join(SOURCES)}")
+        raise ValueError(unknown("--format", source, SOURCES))
     found: Measurements = import_module(f"kvsim.calibrate.sources.{source}").read(request)
     return found
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.common.names import unknown
+
 if TYPE_CHECKING:
     import argparse
 
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--runs is {arguments.runs}; it must be at least 1")
     kind = arguments.kind or find_kind(arguments.policy)
     if kind not in KINDS:
-        raise ValueError(f"--kind is {kind!r}; choose one of {', '.join(KINDS)}")
+        raise ValueError(unknown("--kind", kind, KINDS))
     findings = check_policy(kind, arguments.policy, num_runs=arguments.runs)
     print(f"{kind} policy {arguments.policy}")
     for finding in findings:

@@ -26,6 +26,13 @@ _GIB: Final = (
     ("--graphs-gib", "memory.graphs", "CUDA graphs"),
     ("--non-torch-gib", "memory.non_torch", "memory outside the allocator"),
 )
+FLAGS_OF_KEYS: Final = {
+    "engine.num_gpu_blocks_override": "--num-blocks",
+    "engine.kv_memory": "--kv-memory",
+    **{path: option for option, _, path, _ in _PLAIN},
+    **{path: option for option, path, _ in _GIB},
+}
+"""Option of each scenario key that has one."""
 
 
 def add_pool_options(parser: argparse.ArgumentParser) -> None:
@@ -49,12 +56,7 @@ def pool_values(arguments: argparse.Namespace) -> dict[str, object]:
         Where a number is none.
     """
     values: dict[str, object] = {}
-    for option, path in (
-        ("--num-blocks", "engine.num_gpu_blocks_override"),
-        ("--kv-memory", "engine.kv_memory"),
-        *((option, path) for option, _, path, _ in _PLAIN),
-        *((option, path) for option, path, _ in _GIB),
-    ):
+    for path, option in FLAGS_OF_KEYS.items():
         text = getattr(arguments, _attribute(option))
         if text is not None:
             values[path] = plain_number(text)

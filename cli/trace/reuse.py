@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kvsim.cli.options.trace_options import read_with_options
 from kvsim.cli.text.colour import print_lines
 from kvsim.cli.trace.input import add_input
+from kvsim.traces.common.names import unknown
 
 if TYPE_CHECKING:
     import argparse
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     policies = [name for name in arguments.policies.split(",") if name]
     for name in policies:
         if name not in POLICIES:
-            raise ValueError(f"--policies has {name!r}; choices: {', '.join(POLICIES)}")
+            raise ValueError(unknown("--policies", name, POLICIES))
     per_token = arguments.kv_bytes_per_token
     if per_token is not None and per_token < 1:
         raise ValueError(f"--kv-bytes-per-token is {per_token}; allowed are whole numbers from 1")

@@ -12,6 +12,7 @@ from kvsim.sim.scenario.preset import preset_names
 from kvsim.sim.scenario.scenario import DEFAULT_PRESET, Scenario
 from kvsim.sim.scenario.setup import set_up
 from kvsim.traces.common.arguments import check_text
+from kvsim.traces.common.names import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,10 +58,7 @@ def _scenario_of(name: str) -> Scenario:
     if name in ALIASES:
         return load_scenario(DEFAULT_PRESET).with_values(ALIASES[name].values)
     if name not in preset_names():
-        raise ValueError(
-            f"--allocators: {name!r} is unknown; allowed are {', '.join(ALIASES)} and the presets "
-            f"{', '.join(preset_names())}"
-        )
+        raise ValueError(unknown("--allocators:", name, (*ALIASES, *preset_names())))
     return load_scenario(name)
 
 

@@ -7,7 +7,6 @@ started, prefilled and finished, in this order. A request without room is only s
 
 from __future__ import annotations
 
-import difflib
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kvsim.policies.eviction import make_order
 from kvsim.policies.options import Allocator, Eviction
 from kvsim.policies.scheduler_config import SchedulerConfig
+from kvsim.traces.common.names import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,10 +96,7 @@ def cache_config(given: Mapping[str, Any]) -> SchedulerConfig:
     """
     for name, value in given.items():
         if name not in OPTIONS:
-            near = difflib.get_close_matches(name, OPTIONS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(OPTIONS)}"
-            msg = f"option {name} is unknown; {hint}"
-            raise ValueError(msg)
+            raise ValueError(unknown("option", name, OPTIONS))
         if name != "policy" and (type(value) is not int or value < 1):
             msg = f"option {name} is {value!r}; allowed: a whole number from 1"
             raise ValueError(msg)

@@ -6,7 +6,6 @@ engine's options, one record for each step, one for each request, and a summary.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from kvsim.policies.options import Batching, Queue, Retention
 from kvsim.policies.scheduler_config import KVGroup, SchedulerConfig
 from kvsim.sim.conformance.recordings import read_records
 from kvsim.sim.cost.step_cost import LinearCost
+from kvsim.traces.common.names import unknown
 from kvsim.traces.common.quantities import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -196,10 +196,7 @@ def _check_engine_starts(options: Mapping[str, Any], groups: tuple[KVGroup, ...]
 def _check(name: str, value: object, known: Mapping[str, Any]) -> None:
     """Refuse an unknown option, with its nearest name, and a value that is not allowed."""
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
-        msg = f"option {name} is unknown{hint}"
-        raise ValueError(msg)
+        raise ValueError(unknown("option", name, known))
     default = known[name]
     allowed = "an object of integer ns" if isinstance(default, dict) else "true or false"
     fits = type(value) is type(default)

@@ -7,7 +7,6 @@ file and the key in it, never a silent default.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import json
 from importlib import resources
@@ -28,6 +27,7 @@ from kvsim.traces.common.json_values import (
     read_text,
     read_whole,
 )
+from kvsim.traces.common.names import unknown
 
 FORMAT = "kvsim-profile/1"
 _OPTIONAL: dict[str, object] = {
@@ -153,9 +153,7 @@ def _table(value: object, expected: list[str], where: str) -> dict[str, object]:
     table = read_object(value, where)
     for key in table:
         if key not in expected:
-            near = difflib.get_close_matches(key, expected, n=1)
-            hint = f"; nearest is {near[0]!r}" if near else f"; keys: {', '.join(expected)}"
-            raise ValueError(f"{where}: unknown key {key!r}{hint}")
+            raise ValueError(f"{where}: {unknown('key', key, expected)}")
     for key in expected:
         if key not in table:
             raise ValueError(f"{where}: {key!r} is missing")

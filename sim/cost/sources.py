@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from kvsim.sim.cost.profile import WARN_MEDIAN
 from kvsim.sim.cost.profile_file import bundled_profiles, load_bundled_profile, load_profile
 from kvsim.sim.cost.scale import scale_profile
 from kvsim.sim.models.dtypes import weight_format
+from kvsim.traces.common.names import unknown
 from kvsim.traces.common.text import percent
 
 if TYPE_CHECKING:
@@ -122,12 +122,8 @@ def find_profile(source: str, hardware: HardwareSpec, model: ModelSpec | None = 
         profile = load_profile(Path(source))
     else:
         names = cost_source_names()
-        near = difflib.get_close_matches(source, (*names, "linear"), n=1)
-        hint = f"; nearest is {near[0]!r}" if near else ""
-        raise ValueError(
-            f"cost source {source!r} is not known{hint}; choices: {', '.join(names)}, linear,"
-            " or the path of a profile .json"
-        )
+        more = "or the path of a profile .json"
+        raise ValueError(unknown("cost source", source, (*names, "linear"), more))
     if profile.hardware != hardware.name:
         raise ValueError(
             f"profile {profile.name} is of {profile.hardware}, but the hardware is {hardware.name}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.common.names import unknown
+
 if TYPE_CHECKING:
     from kvsim.traces.common.part import Document
 
@@ -41,7 +43,7 @@ def document_of(name: str) -> type[Document]:
         On a name that is none; it tells those that are.
     """
     if name not in _CLASSES:
-        raise ValueError(f"document {name!r} is none of {', '.join(_CLASSES)}")
+        raise ValueError(unknown("document", name, _CLASSES))
     module, _, document = _CLASSES[name].partition(".")
     found: type[Document] = getattr(import_module(f"{__name__}.{module}"), document)
     return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kvsim.sim.hardware.spec import HardwareSpec
+from kvsim.traces.common.names import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,9 +95,7 @@ def _profile_card(
 def _check_row(row: Mapping[str, Any], where: str) -> None:
     for key, value in row.items():
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, n=1)
-            hint = f"; nearest is {near[0]!r}" if near else ""
-            raise ValueError(f"{where}: unknown key {key!r}{hint}; keys: {', '.join(_KEYS)}")
+            raise ValueError(f"{where}: {unknown('key', key, _KEYS)}")
         if key in _TEXTS and not isinstance(value, str):
             raise ValueError(f"{where}: {key} = {value!r} must be text")
         if key in _NUMBERS and not _is_rate(value):

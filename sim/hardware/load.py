@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from functools import cache
 from importlib import resources
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.sim.hardware.card_file import card_of, read_card
 from kvsim.traces.common.arguments import check_text
+from kvsim.traces.common.names import meant
 
 if TYPE_CHECKING:
     from kvsim.sim.hardware.spec import HardwareSpec
@@ -36,9 +36,7 @@ def load_hardware(name: str) -> HardwareSpec:
         return cards[name.lower()]
     if Path(name).is_file():
         return read_card(Path(name), cards)
-    longer = sorted(card for card in cards if name and card.startswith(name.lower()))
-    shorter = sorted((card for card in cards if name.lower().startswith(card)), key=len)[-1:]
-    near = longer or shorter or difflib.get_close_matches(name.lower(), cards, n=1, cutoff=0.4)
-    hint = f"; nearest is {' or '.join(map(repr, near))}" if near else ""
-    known = ", ".join(sorted(cards))
-    raise ValueError(f"hardware {name!r} is neither a file nor bundled{hint}; bundled: {known}")
+    raise ValueError(
+        f"hardware {name!r} is neither a file nor a bundled card"
+        + meant(name, sorted(cards), "bundled", "see kvsim list hardware")
+    )

@@ -8,9 +8,10 @@ groups of 128, one fp16 scale and one 4-bit zero point a group.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from fractions import Fraction
+
+from kvsim.traces.common.names import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,7 @@ def find_format(name: str, formats: dict[str, ValueFormat], what: str) -> ValueF
     key = _ALIASES.get(name.lower(), name.lower())
     if key in formats:
         return formats[key]
-    near = difflib.get_close_matches(key, formats, n=1)
-    hint = f", nearest is {near[0]!r}" if near else ""
-    raise ValueError(f"{what} {name!r} is not known{hint}; choices: {', '.join(formats)}")
+    raise ValueError(unknown(what, name, formats))
 
 
 def kv_format(name: str) -> ValueFormat:

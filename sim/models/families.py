@@ -7,9 +7,10 @@ norms, tied embeddings by default. Where a config key decides, the key wins.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal
+
+from kvsim.traces.common.names import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,4 @@ def find_family(model_type: str, where: str) -> Family:
     """Row of ``model_type``; raises ``ValueError`` with the nearest name."""
     if model_type in FAMILIES:
         return FAMILIES[model_type]
-    near = difflib.get_close_matches(model_type, FAMILIES, n=1)
-    hint = f"; nearest is {near[0]!r}" if near else ""
-    raise ValueError(
-        f"{where}: model_type={model_type!r} is not known{hint};"
-        f" known: {', '.join(sorted(FAMILIES))}"
-    )
+    raise ValueError(f"{where}: {unknown('model_type', model_type, sorted(FAMILIES))}")

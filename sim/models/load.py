@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import replace
 from importlib import resources
@@ -17,6 +16,7 @@ from kvsim.sim.models.hybrid import parse_jamba, parse_mamba_attention, parse_ne
 from kvsim.sim.models.opt import parse_opt
 from kvsim.sim.models.reader import ConfigReader, read_config
 from kvsim.traces.common.arguments import check_kind
+from kvsim.traces.common.names import meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,10 +77,9 @@ def load_model(model: str | Path) -> ModelSpec:
     if name and path.exists():
         folder = path if path.is_dir() else path.parent
         return parse_config(read_config(path), folder.resolve().name or name, str(path))
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    hint = f"; nearest is {near[0]!r}" if near else ""
     raise ValueError(
-        f"model {name!r} is neither a file nor a bundled name{hint}; bundled: {', '.join(known)}"
+        f"model {name!r} is neither a file nor a bundled model"
+        + meant(name, known, "bundled", "see kvsim list models")
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from typing import TYPE_CHECKING
+
+from kvsim.traces.common.names import near_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +109,7 @@ class ConfigReader:
         return key, self.values.get(key)
 
     def _near(self, key: str) -> str:
-        near = difflib.get_close_matches(key, [str(k) for k in self.values], n=1)
+        near = near_names(key, map(str, self.values))
         return f" (nearest key there: {near[0]!r})" if near else ""
 
 

@@ -8,7 +8,6 @@ source (:mod:`kvsim.sim.pool.vllm`, :mod:`kvsim.sim.pool.sglang`, :mod:`kvsim.si
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Final
 
 from kvsim.sim.hardware import GIB
@@ -18,6 +17,7 @@ from kvsim.sim.pool.memory_terms import PoolRequest
 from kvsim.sim.pool.sglang import split_sglang
 from kvsim.sim.pool.types import Pool, PoolTooSmallError, RankShare, Split
 from kvsim.sim.pool.vllm import split_vllm
+from kvsim.traces.common.names import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,11 +126,7 @@ def _length_note(request: PoolRequest) -> tuple[str, ...]:
 def check(request: PoolRequest) -> None:
     """Raise ``ValueError`` with the name of a value that is not possible."""
     if request.engine not in ENGINES:
-        near = difflib.get_close_matches(request.engine, ENGINES, n=1, cutoff=0.3)
-        hint = f"; nearest is {near[0]!r}" if near else ""
-        raise ValueError(
-            f"engine {request.engine!r} is not known{hint}; choices: {', '.join(ENGINES)}"
-        )
+        raise ValueError(unknown("engine", request.engine, ENGINES))
     request.model.check_tp(request.tp)
     for name in ("gpu_memory_utilization", "mem_fraction_static"):
         fraction = getattr(request, name)

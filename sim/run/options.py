@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from kvsim.traces.common.text import nearest
+from kvsim.traces.common.names import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,8 +128,7 @@ class RunOptions:
         names = [item.name for item in fields(cls)]
         for name in keywords:
             if name not in names:
-                hint = nearest(name, names)
-                raise ValueError(f"unknown option {name}{hint}; choices: {', '.join(names)}")
+                raise ValueError(unknown("option", name, names))
         return cls(**cast("RunKeywords", keywords))
 
     def __post_init__(self) -> None:

@@ -19,11 +19,13 @@ from kvsim.policies.option_keys import name_of, rule_of, shown
 from kvsim.sim.scenario.preset import load_preset, preset_names
 from kvsim.sim.scenario.scenario import DEFAULT_PRESET, Scenario
 from kvsim.traces.common.arguments import check_kind
-from kvsim.traces.common.text import nearest
+from kvsim.traces.common.names import meant, near_names, nearest, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from dataclasses import Field
+
+    from kvsim.policies.option_keys import Rule
 
 _TABLES: Final = {item.name: item for item in fields(Scenario) if item.name != "preset"}
 _ELSEWHERE: Final = {
@@ -32,6 +34,9 @@ _ELSEWHERE: Final = {
     "num_blocks": "engine.num_gpu_blocks_override",
 }
 """Names that people try, and the key they mean."""
+_MAIN_KEYS: Final = ("policy", "kind", "name", "source", "type", "mode", "order")
+"""Names for the key that chooses the policy of a table, which comes first in its table."""
+_MOST_NAMED: Final = 3
 
 
 def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
@@ -51,10 +56,9 @@ def load_scenario(source: str | Path = DEFAULT_PRESET) -> Scenario:
         return replace(_apply(Scenario(), load_preset(name).tables, name), preset=name)
     path = Path(source)
     if not path.exists():
-        near = nearest(name, preset_names())
         raise ValueError(
-            f"scenario {name!r} is neither a file nor a preset{near}; "
-            f"presets are {', '.join(preset_names())}"
+            f"scenario {name!r} is neither a file nor a preset"
+            + meant(name, preset_names(), "presets", "see kvsim list presets")
         )
     if path.is_dir():
         raise ValueError(f"scenario {name!r} is a folder; name a TOML file, or a preset")
@@ -75,10 +79,7 @@ def scenario_from_dict(tables: dict[str, object], place: str = "scenario") -> Sc
     """
     preset = tables.get("preset", DEFAULT_PRESET)
     if not isinstance(preset, str) or preset not in ("", *preset_names()):
-        raise ValueError(
-            f"{place}: preset = {preset!r} is unknown{nearest(str(preset), preset_names())}; "
-            f"presets are {', '.join(preset_names())}"
-        )
+        raise ValueError(f"{place}: {unknown('preset', preset, preset_names())}")
     base = load_scenario(preset) if preset else Scenario()
     return _apply(base, {k: v for k, v in tables.items() if k != "preset"}, place)
 
@@ -91,7 +92,7 @@ def replace_values(scenario: Scenario, values: Mapping[str, object]) -> Scenario
         check_kind("a key of values", path, str, "text, such as 'engine.block_size'")
         table, dot, name = path.partition(".")
         if not dot:
-            raise ValueError(f"{path!r} is not of the form table.key{_whereabouts(path)}")
+            raise ValueError(f"{path!r} is not of the form table.key{_did_you_mean(path)}")
         cast("dict[str, object]", tables.setdefault(table, {}))[name] = _plain(value)
     return _apply(scenario, tables, "")
 
@@ -108,7 +109,8 @@ def parse_settings(settings: Iterable[str]) -> dict[str, object]:
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
-            raise ValueError(f"--set {shown(setting)} is not of the form table.key=value")
+            usage = "is not of the form table.key=value, such as engine.max_num_seqs=128"
+            raise ValueError(f"--set {shown(setting)} {usage}")
         if len(setting.splitlines()) > 1:
             raise ValueError(f"--set {shown(setting)} has several lines: give --set for each key")
         try:
@@ -154,10 +156,7 @@ def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scen
     changed = {}
     for table_name, content in tables.items():
         if table_name not in _TABLES:
-            near = nearest(table_name, _TABLES)
-            raise ValueError(
-                f"{before}unknown table [{table_name}]{near}; tables are {', '.join(_TABLES)}"
-            )
+            raise ValueError(f"{before}{unknown('table', table_name, _TABLES)}")
         if not isinstance(content, dict):
             raise ValueError(
                 f"{before}{table_name} = {shown(content)} must be a table [{table_name}]"
@@ -168,11 +167,9 @@ def _apply(scenario: Scenario, tables: Mapping[str, object], place: str) -> Scen
         for name, value in content.items():
             path = f"{table_name}.{name}"
             if name not in keys:
-                hint = _whereabouts(name) or nearest(name, keys)
-                raise ValueError(
-                    f"{before}unknown key {path}{hint}; keys of [{table_name}] are "
-                    f"{', '.join(keys)}"
-                )
+                near = _did_you_mean(name, table_name)
+                choices = meant(name, keys, f"keys of [{table_name}]", near=near)
+                raise ValueError(f"{before}key {path} is unknown{choices}")
             values[keys[name].name] = _read(keys[name], value, before + path)
         changed[table_name] = replace(table, **values)
     return replace(scenario, **changed)
@@ -193,7 +190,8 @@ def _read(item: Field[object], value: object, path: str) -> object:
         return rule.parse(value)
     except ValueError as error:
         more = ", or 'none'" if rule.optional else ""
-        raise ValueError(f"{path} = {shown(value)}: {error}{more}") from None
+        hint = _about_value(rule, value) if isinstance(value, str) else ""
+        raise ValueError(f"{path} = {shown(value)}{hint}: {error}{more}") from None
 
 
 def _shown(item: Field[object], table: object) -> object:
@@ -212,12 +210,43 @@ def _toml(value: object) -> str:
     return str(value)
 
 
-def _whereabouts(name: str) -> str:
-    """Say where a key lives that was looked for in the wrong table."""
+def paths_named(name: str) -> list[str]:
+    """Return the paths of all keys with this name, such as ``engine.block_size``.
+
+    Names that other tools and earlier versions of engines use are understood, too.
+    """
     if name in _ELSEWHERE:
-        return f" (did you mean {_ELSEWHERE[name]!r}?)"
-    for table_name in _TABLES:
-        table = getattr(Scenario(), table_name)
-        if name in {name_of(item) for item in fields(table)}:
-            return f" (did you mean '{table_name}.{name}'?)"
-    return ""
+        return [_ELSEWHERE[name]]
+    return [path for path in _rules() if name in (path.partition(".")[2], path.replace(".", "_"))]
+
+
+def _rules() -> dict[str, Rule]:
+    """Rules of all keys by their paths."""
+    scenario = Scenario()
+    return {
+        f"{table}.{name_of(item)}": rule_of(item)
+        for table in _TABLES
+        for item in fields(getattr(scenario, table))
+    }
+
+
+def _did_you_mean(name: str, table: str = "") -> str:
+    """Hint to the nearest key: in ``table`` if it is similar, else in another table."""
+    own = [path.partition(".")[2] for path in _rules() if path.startswith(f"{table}.")]
+    near = [f"{table}.{key}" for key in near_names(name, own, cutoff=0.85)]
+    if not near and name in _MAIN_KEYS and own and (own[0] in _MAIN_KEYS or own[0] == "victim"):
+        near = [f"{table}.{own[0]}"]
+    near = near or paths_named(name.replace("-", "_"))
+    near = near or [f"{table}.{key}" for key in near_names(name, own)]
+    near = near or near_names(name, _rules())
+    return f" (did you mean {' or '.join(map(repr, near[:_MOST_NAMED]))}?)" if near else ""
+
+
+def _about_value(rule: Rule, value: str) -> str:
+    """Hint to the nearest value of the key, or to the keys that accept the value."""
+    if near := nearest(value, rule.words):
+        return near
+    homes = [path for path, other in _rules().items() if value in other.words]
+    if not homes:
+        return ""
+    return f" ({value!r} is a value of {' and '.join(homes[:_MOST_NAMED])})"

@@ -157,17 +157,17 @@ def test_a_misspelt_command_names_the_nearest(
     [
         (
             ["report", "run", "--block-mapp"],
-            "kvsim report: error: .*--block-mapp; did you mean --b",
+            "kvsim report: --block-mapp is unknown .did you mean --b",
         ),
         (
             ["trace", "info", "a", "--limt=3"],
-            "kvsim trace info: error: .*--limt=3; did you mean --l",
+            "kvsim trace info: --limt is unknown .did you mean --l",
         ),
         (
             ["calibrate", "fit", "a", "--format=vidur", "--model=m", "x", "--zzz"],
-            "fit: error: .*zzz$",
+            "fit: 'x' is one argument too many; see",
         ),
-        (["list", "policies", "more"], "kvsim list: error: unrecognized arguments: more$"),
+        (["list", "policies", "more"], "kvsim list: 'more' is one argument too many; see"),
     ],
 )
 def test_an_unknown_option_is_told_by_its_command(

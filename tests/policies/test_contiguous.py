@@ -83,7 +83,7 @@ def test_max_never_asks_for_the_truth() -> None:
 
 
 def test_an_unknown_reservation_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match="'half' is unknown; choose one of max, pow2, oracle"):
+    with pytest.raises(ValueError, match="'half' is unknown; choices: max, pow2, oracle"):
         make_reservation("half")
 
 
@@ -170,5 +170,5 @@ def test_allocators_by_name() -> None:
     assert not paged.uses_oracle
     assert not paged.fragmented(make_sequence(0))
     assert SchedulerConfig().usable_blocks == 1023
-    with pytest.raises(ValueError, match="'slab' is unknown; choose one of paged, contiguous"):
+    with pytest.raises(ValueError, match="'slab' is unknown; choices: paged, contiguous"):
         make_allocator(PolicyContext(engine_config(allocator__kind="slab")))

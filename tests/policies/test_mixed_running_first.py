@@ -166,5 +166,5 @@ def test_sequences_end_at_the_model_length(keeps_room: bool, tokens: int) -> Non
 def test_names() -> None:
     batching = build(BATCHING.find("mixed-running-first"), PolicyContext(SchedulerConfig()))
     assert isinstance(batching, MixedRunningFirst)
-    with pytest.raises(ValueError, match=r"'orca' is unknown; choose one of .*mixed-running-first"):
+    with pytest.raises(ValueError, match=r"'orca' is unknown; choices: .*mixed-running-first"):
         BATCHING.find("orca")

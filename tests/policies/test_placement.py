@@ -236,5 +236,5 @@ def test_a_slide_stops_at_the_first_hole_that_is_large_enough() -> None:
 
 
 def test_an_unknown_placement_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match="'slab' is unknown; choose one of best-fit, buddy, first"):
+    with pytest.raises(ValueError, match="'slab' is unknown; choices: best-fit, buddy, first"):
         make_placement("slab", 10)

@@ -390,5 +390,5 @@ def test_without_predictions_fair_charges_prompts() -> None:
 
 
 def test_an_unknown_order_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match="'lifo' is unknown; choose one of fcfs, priority, sjf"):
+    with pytest.raises(ValueError, match="'lifo' is unknown; choices: fcfs, priority, sjf"):
         QUEUE_ORDERS.find("lifo")

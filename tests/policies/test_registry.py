@@ -52,7 +52,7 @@ def test_a_built_in_is_found_by_its_name() -> None:
 
 
 def test_an_unknown_name_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match="'best' is unknown; choose one of first, last, or module"):
+    with pytest.raises(ValueError, match="'best' is unknown; choices: first, last, or module"):
         KIND.find("best")
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.common.names import unknown
 from kvsim.traces.common.text import counted
 from kvsim.traces.reading.batch import Ragged
 from kvsim.traces.trace.columns import check_trace
@@ -50,7 +51,7 @@ def apply_answers(trace: Trace, answers: str) -> Trace:
     """
     check_trace(trace)
     if answers not in ANSWERS:
-        raise TraceError(f"--answers is {answers!r}; choices: {', '.join(ANSWERS)}")
+        raise TraceError(unknown("--answers", answers, ANSWERS))
     if answers == "recorded" or (answers == "anonymous" and trace.prefix is None):
         return trace
     if answers == "anonymous":

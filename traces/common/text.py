@@ -6,13 +6,9 @@ terminal or file should meet is escaped.
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Final
 
 
 def counted(count: int, one: str, several: str | None = None) -> str:
@@ -24,12 +20,6 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 _FILLER: Final = "\x00"
 """In no name that is shown: ``printable`` takes it out."""
 _LEFT_OUT: Final = "..."
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return `` (did you mean 'NAME'?)`` for the most similar name, or an empty text."""
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def spread(text: str) -> str:

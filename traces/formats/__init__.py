@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.common.names import unknown
 from kvsim.traces.formats.aibrix import AibrixReader
 from kvsim.traces.formats.aiperf import AiperfReader
 from kvsim.traces.formats.aiperf_export import AiperfExportReader
@@ -108,7 +109,8 @@ def reader_for(source: Source, name: str | None) -> Reader:
         for reader in _READ:
             if reader.name == name:
                 return reader
-        raise TraceError(f"--format {name} is unknown; choices: {', '.join(format_names())}")
+        more = "see kvsim list formats"
+        raise TraceError(unknown("--format", name, format_names(), more))
     if source.path.is_dir() and any(source.path.glob("chunk-*-trace.csv*")):
         return next(reader for reader in _READ if isinstance(reader, ServeGenReader))
     head = Head.of(source.head())

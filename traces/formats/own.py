@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kvsim.traces.adjust.session_ids import separate_sessions
+from kvsim.traces.common.names import near_names, unknown
 from kvsim.traces.reading.batch import Ragged
 from kvsim.traces.reading.cells import (
     INT64_MAX,
@@ -149,7 +149,7 @@ def misspelt(names: Iterable[str]) -> str:
     given = set(names)
     others = sorted(given.difference(REQUIRED, OPTIONAL))
     for needed in sorted(set(REQUIRED) - given) if given.intersection(REQUIRED) else ():
-        if near := difflib.get_close_matches(needed, others, n=1):
+        if near := near_names(needed, others):
             return f"{near[0]!r} is close to {needed!r} of kvsim's own format"
     return ""
 
@@ -159,11 +159,7 @@ def refuse_unknown(path: Path, names: Iterable[str]) -> None:
     known = (*REQUIRED, *OPTIONAL)
     for name in sorted(names):
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise TraceError(
-                f"{path}: column {name!r} is unknown: {hint}known are {', '.join(known)}"
-            )
+            raise TraceError(f"{path}: {unknown('column', name, known)}")
 
 
 def _check_has_time(batch: Batch, columns: Mapping[str, NDArray[Any]]) -> None:

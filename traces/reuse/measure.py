@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kvsim.traces.common.names import unknown
 from kvsim.traces.reuse.accesses import Accesses
 from kvsim.traces.reuse.ceiling import Ceiling, ceiling_of
 from kvsim.traces.reuse.curve import Counted, Curve, Hits
@@ -68,7 +69,7 @@ def measure_reuse(
         The trace has no ids, the definition is unknown, or no request would count.
     """
     if definition not in DEFINITIONS:
-        raise TraceError(f"definition {definition!r} is unknown; choices: {', '.join(DEFINITIONS)}")
+        raise TraceError(unknown("definition", definition, DEFINITIONS))
     end = len(trace) if end is None else min(end, len(trace))
     if not 0 <= first < end:
         raise TraceError(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvsim.traces.common.names import unknown
 from kvsim.traces.reuse.marking_stores import S3Fifo, Sieve
 from kvsim.traces.reuse.stores import NO_MORE, Fifo, Furthest, Lfu, Lru
 from kvsim.traces.reuse.tree_replay import LeafFurthest, LeafLfu, LeafLru, LeafTree
@@ -56,7 +57,7 @@ def replay(accesses: Accesses, definition: str, policy: str, capacity: int) -> N
         Unknown policy or a capacity below 1.
     """
     if policy not in POLICIES:
-        raise TraceError(f"policy {policy!r} is unknown; choices: {', '.join(POLICIES)}")
+        raise TraceError(unknown("policy", policy, POLICIES))
     if capacity < 1:
         raise TraceError(f"capacity {capacity} is too small; allowed are whole numbers from 1")
     if definition == "plain":

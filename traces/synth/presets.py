@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvsim.traces.common.names import unknown
 from kvsim.traces.read import read_trace
 from kvsim.traces.synth.length_laws import QuantileTable, distance
 from kvsim.traces.trace.trace import TraceError
@@ -80,7 +81,7 @@ def find_preset(name: str) -> Preset:
     """Return a preset; :class:`TraceError` names the choices."""
     presets = load_presets()
     if name not in presets:
-        raise TraceError(f"no preset is called {name!r}; choices: {', '.join(presets)}")
+        raise TraceError(unknown("preset", name, presets))
     return presets[name]
 
 

@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kvsim.traces.common.names import unknown
 from kvsim.traces.trace.trace import TraceError
 
 if TYPE_CHECKING:
@@ -86,9 +87,7 @@ class Metadata:
         }
         for key, given in value.items():
             if key not in checks:
-                raise TraceError(
-                    f"{path}: metadata key {key!r} is unknown; known: {', '.join(checks)}"
-                )
+                raise TraceError(f"{path}: {unknown('metadata key', key, checks)}")
             fits, allowed = checks[key]
             if not fits(given):
                 raise TraceError(f"{path}: metadata {key} is {given!r}; allowed: {allowed}")

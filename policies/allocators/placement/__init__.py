@@ -11,6 +11,7 @@ from kvsim.policies.allocators.placement.base import Placement
 from kvsim.policies.allocators.placement.best_fit import BestFit
 from kvsim.policies.allocators.placement.buddy import Buddy
 from kvsim.policies.allocators.placement.first_fit import FirstFit
+from kvsim.traces.common.names import unknown
 
 PLACEMENTS: Final[dict[str, type[Placement]]] = {
     Buddy.name: Buddy,
@@ -22,7 +23,7 @@ PLACEMENTS: Final[dict[str, type[Placement]]] = {
 def make_placement(name: str, num_tokens: int) -> Placement:
     """Build an empty pool of ``num_tokens``; an unknown name lists the choices."""
     if name not in PLACEMENTS:
-        msg = f"placement {name!r} is unknown; choose one of {', '.join(sorted(PLACEMENTS))}"
+        msg = unknown("placement", name, sorted(PLACEMENTS))
         raise ValueError(msg)
     return PLACEMENTS[name](num_tokens)
 

@@ -18,6 +18,7 @@ from kvsim.sim.comparison.presets.sosp23_blocks import Sosp23Blocks
 from kvsim.sim.comparison.presets.sosp23_fig2 import Sosp23Fig2
 from kvsim.sim.comparison.presets.sosp23_prefix import Sosp23Prefix
 from kvsim.sim.comparison.presets.sosp23_sharing import Sosp23Sharing
+from kvsim.traces.common.names import unknown
 
 __all__ = [
     "COMPARISON_PRESETS",
@@ -45,7 +46,5 @@ COMPARISON_PRESETS: Final[dict[str, ComparisonPreset]] = {
 def comparison_preset(name: str) -> ComparisonPreset:
     """Preset by name; an unknown name lists the choices."""
     if name not in COMPARISON_PRESETS:
-        raise ValueError(
-            f"--preset {name!r} is unknown; choose one of {', '.join(COMPARISON_PRESETS)}"
-        )
+        raise ValueError(unknown("--preset", name, COMPARISON_PRESETS))
     return COMPARISON_PRESETS[name]

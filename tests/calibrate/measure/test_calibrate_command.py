@@ -95,7 +95,7 @@ def test_an_interrupted_session_goes_on(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "qwen"], "is neither a file nor a bundled name; nearest is"),
+        (["--model", "qwen"], "is neither a file nor a bundled model (did you mean "),
         (["--model", "qwen3-30b-a3b"], "128 routed experts"),
         (["--dtype", "int4"], "--dtype 'int4' is not measured; choices: bf16, fp16, fp32"),
         (["--max-context", "200"], "max_context is 200; it must be at least 512"),

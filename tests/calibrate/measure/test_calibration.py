@@ -275,7 +275,7 @@ def test_a_rank_of_several_is_a_narrower_layer() -> None:
         (Wish("cpu", max_batch=1), "max_batch is 1; it must be at least 2"),
         (Wish("cpu", max_context=0), "max_context is 0; it must be at least 512"),
         (Wish("cpu", max_step_tokens=0), "max_step_tokens is 0; it must be at least 128"),
-        (Wish("cpu", ""), "model '' is neither a file nor a bundled name"),
+        (Wish("cpu", ""), "model '' is neither a file nor a bundled model"),
         (Wish("cpu", dtype=""), "--dtype '' is not measured; choices"),
         (Wish("cpu", max_batch=10**30), "--max-batch is 10{30}; it must be a whole number up to"),
         (Wish("cpu", seed=10**30), "--seed is 10{30}; it must be a whole number from 0 up to"),

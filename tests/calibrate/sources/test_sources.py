@@ -101,7 +101,7 @@ def test_what_no_reader_can_use(source: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_format() -> None:
-    with pytest.raises(ValueError, match="format 'csv' is not known; formats: aiconfigurator"):
+    with pytest.raises(ValueError, match="--format 'csv' is unknown; choices: aiconfigurator"):
         read("csv", Path())
 
 

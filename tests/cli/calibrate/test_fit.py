@@ -112,11 +112,11 @@ def test_no_missed_gate_reads_as_kept() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--model", "llama-2-70x"], "nearest is 'llama-2-70b'"),
+        (["--model", "llama-2-70x"], "did you mean 'llama-2-70b'"),
         (["--model", "llama-3.1-8b"], "no rows of llama-3.1-8b on h100-sxm"),
         (["--tp", "3"], "tp=3 does not divide the 64 attention heads"),
         (["--tp", "2"], "no rows for tp=2; there are those of tp 4"),
-        (["--hardware", "h100"], "nearest is 'h100-pcie' or 'h100-sxm'"),
+        (["--hardware", "h100"], "did you mean 'h100-pcie' or 'h100-sxm'"),
         (["--hardware", "l40s"], "none of l40s"),
         (["--format", "vidur"], "no Vidur table by its file name"),
         (["--out", "nowhere/mine.json"], "there is no folder nowhere"),

@@ -146,7 +146,7 @@ def test_varied_keys_stand_on_the_scenario_of_the_options(
             ("--allocators", "paged", "--out", "full"),
             "full is there already, and nothing is",
         ),
-        (("--preset", "levels"), "--preset 'levels' is unknown; choose one of levers"),
+        (("--preset", "levels"), "--preset 'levels' is unknown (did you mean 'levers'"),
         (("--preset", "levers", "--vary", "a.b=1"), "says what is compared: leave --vary out"),
         (("--preset", "long-vs-short"), "makes its own requests: no --limit"),
     ],

@@ -36,8 +36,8 @@ def numbers(first: int, last: int) -> str:
     ("vary", "message"),
     [
         (["=1"], "'=1' is not of the form table.key=a,b,c"),
-        (["engine.=1"], "unknown key engine."),
-        ([".x=1"], "unknown table []"),
+        (["engine.=1"], "key engine."),
+        ([".x=1"], "table '' is unknown; choices: model"),
         (["engine.max_num_seqs=8,a\nb"], "is not of the form table.key=a,b,c"),
         (["engine.max_num_seqs=8,08"], "engine.max_num_seqs = '08': expected a whole number"),
         (["engine.max_num_seqs=8", "engine.max_num_seqs=9"], "names a key or a value twice"),

@@ -95,7 +95,7 @@ def test_what_cannot_be_explained_is_one_sentence(
     assert "does not say how its trace was read" in error(trace=trace | {"source": None})
     assert "was stopped by Ctrl-C" in error(partial=True)
     assert "is not a manifest of schema" in error(schema="other/1")
-    assert "unknown option steps (did you mean 'step'?); choices: rate_scale," in error(
+    assert "option 'steps' is unknown (did you mean 'step'?); choices: rate_scale," in error(
         options=manifest["options"] | {"steps": True}
     )
     for source, words in (

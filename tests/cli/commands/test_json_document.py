@@ -267,7 +267,7 @@ def test_every_schema_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines[1:] if line[2] != " "] == names
     assert max(map(len, lines)) <= 80
     assert main(["schema", "summry"]) == 2
-    assert "document 'summry' is none of comparison, explain" in capsys.readouterr().err
+    assert "'summry' is unknown (did you mean 'summary'?); choices: " in capsys.readouterr().err
 
 
 def parts(part: type[Part], unit: str = "") -> Iterator[tuple[type[Part], str]]:

@@ -75,8 +75,8 @@ def test_built_in_policies_can_be_checked(capsys: pytest.CaptureFixture[str]) ->
         (["{}:Worse"], "policy '{}:Worse' cannot be loaded: AttributeError"),
         (["lifo"], "policy 'lifo' is of no known kind"),
         (["fcfs", "--runs", "0"], "--runs is 0; it must be at least 1"),
-        (["fcfs", "--kind", "cache"], "--kind is 'cache'; choose one of allocator, batching"),
-        (["fcfs", "--kind", "batching"], "batching policy 'fcfs' is unknown; choose one of"),
+        (["fcfs", "--kind", "cache"], "--kind 'cache' is unknown; choices: allocator, batching"),
+        (["fcfs", "--kind", "batching"], "batching policy 'fcfs' is unknown; choices:"),
     ],
 )
 def test_what_cannot_be_checked_is_one_sentence(

@@ -26,11 +26,11 @@ def _in_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--set", "engine.blok_size=3"), "unknown key engine.blok_size (did you mean"),
+        (("--set", "engine.blok_size=3"), "key engine.blok_size is unknown (did you mean"),
         (("--slo", "ttft"), "--slo 'ttft' is not of the form"),
         (("--slo", "ttft=2"), "slo.ttft = '2': has no unit"),
         (("--model", "llama-3.1-9b"), "llama-3.1-8b"),
-        (("--hardware", "h999"), "h200"),
+        (("--hardware", "h999"), "(23 in all), see kvsim list hardware"),
         (("--num-blocks", "many"), "engine.num_gpu_blocks_override = 'many'"),
         (("--max-model-len", "0"), "engine.max_model_len = 0"),
         (("--rate-scale", "0"), "rate scale '0' must be a number above 0"),
@@ -102,7 +102,7 @@ def test_a_second_ctrl_c_loses_nothing(
     ("options", "message"),
     [
         (("--model", "llama-3.1-9b"), "llama-3.1-8b"),
-        (("--hardware", "h999"), "h200"),
+        (("--hardware", "h999"), "(23 in all), see kvsim list hardware"),
         (("--hardware", "t4"), "leaves -3.40 GiB for KV on t4"),
         (("--rate-scale", "0"), "rate scale '0'"),
         (("--assume-max-tokens", "oracle"), "--assume-max-tokens is 'oracle'"),

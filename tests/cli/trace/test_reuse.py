@@ -101,7 +101,7 @@ def test_the_plot_opens_offline(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policies", "clock"], "--policies has 'clock'; choices: lru, fifo"),
+        (["--policies", "clock"], "--policies 'clock' is unknown; choices: lru, fifo"),
         (["--capacities", "0"], "--capacities is '0'; it is a list of whole numbers"),
         (["--capacities", "all", "--policies", "fifo"], "--capacities all is for LRU alone"),
         (["--warmup", "-1"], "--warmup is -1"),

@@ -119,7 +119,7 @@ def test_the_chat_service(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "no law of lengths: give --preset, --like, or --prompt LAW"),
         (["--preset", "arxiv"], "how often do sessions start? Give --rate R"),
-        (["--preset", "none"], "no preset is called 'none'; choices: azure-conv-2023"),
+        (["--preset", "none"], "preset 'none' is unknown; choices: azure-conv-2023"),
         (["--preset", "arxiv", "--like", "x.csv"], "--preset and --like contradict"),
         ([*LAWS, "--seed", "-1"], "--seed is -1"),
         ([*LAWS, "--arrivals", "normal"], "--arrivals is 'normal'"),

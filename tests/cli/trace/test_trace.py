@@ -122,7 +122,7 @@ def test_sample_and_slice(small: str, tmp_path: Path) -> None:
         (["info", "absent.csv"], "absent.csv"),
         (["info", "small.csv", "--seed", "-1"], "--seed is -1"),
         (["convert", "small.csv", "o.csv", "--arrivals", "closed"], "closed is for kvsim simulate"),
-        (["fetch", "nothing"], "no trace 'nothing'; choices: azure-conv-2023"),
+        (["fetch", "nothing"], "trace 'nothing' is unknown; choices: azure-conv-2023"),
     ],
 )
 @pytest.mark.usefixtures("small")

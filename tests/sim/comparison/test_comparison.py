@@ -219,14 +219,14 @@ def test_varied_keys_multiply() -> None:
         (
             "paged,lisp",
             "",
-            "'lisp' is unknown; allowed are paged, prefix, radix and the presets fast",
+            "'lisp' is unknown; choices: paged, prefix, radix, fast",
         ),
         ("radix", "allocator.kind=contiguous", "^radix, alloc.*allocator.prefix cannot be 'radix'"),
         ("paged,paged", "", "names 'paged' twice"),
         ("paged", "engine.block_size", "not of the form table.key=a,b,c"),
         ("paged", "engine.block_size=16,,8", "not of the form table.key=a,b,c"),
         ("paged", "engine.block_size=16,16", "names a key or a value twice"),
-        ("paged", "engine.blok_size=16", "unknown key engine.blok_size"),
+        ("paged", "engine.blok_size=16", "key engine.blok_size is unknown"),
         ("orca-max,paged", "engine.max_num_batched_tokens=4096", "^orca-max, engine.*no token"),
     ],
 )

@@ -32,8 +32,8 @@ def test_options_have_the_defaults_of_the_format() -> None:
 
 
 BAD_OPTIONS = [
-    ({"block_sizes": 16}, "option block_sizes is unknown; did you mean block_size?"),
-    ({"x": 16}, "option x is unknown; known: block_size, "),
+    ({"block_sizes": 16}, "option 'block_sizes' is unknown (did you mean 'block_size'?)"),
+    ({"x": 16}, "option 'x' is unknown; choices: block_size, "),
     ({"block_size": 0}, "option block_size is 0; allowed: a whole number from 1"),
     ({"block_size": True}, "option block_size is True; allowed: a whole number from 1"),
     ({"block_size": "16"}, "option block_size is '16'; allowed: a whole number from 1"),
@@ -49,7 +49,7 @@ BAD_OPTIONS = [
     ({"sliding_window": 0}, "option sliding_window is 0; allowed: a whole number from 1 or null"),
     ({"cost": 5}, "option cost is 5; allowed: an object of integer ns"),
     ({"cost": {"base": -1}}, "option base is -1; allowed: a whole number from 0"),
-    ({"cost": {"bases": 1}}, "option bases is unknown; did you mean base?"),
+    ({"cost": {"bases": 1}}, "option 'bases' is unknown (did you mean 'base'?)"),
     ({"enable_chunked_prefill": 0}, "option enable_chunked_prefill is 0; allowed: true or false"),
     ({"enable_chunked_prefill": False}, "without chunked prefill max_num_batched_tokens must be"),
     (
@@ -187,7 +187,7 @@ def test_another_trace_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("{", "not a JSON object of options: "),
         ("[]", "options are a JSON object, not list"),
-        ('{"block_sise": 1}', "option block_sise is unknown; did you mean block_size?"),
+        ('{"block_sise": 1}', "option 'block_sise' is unknown (did you mean 'block_size'?)"),
     ],
 )
 def test_bad_option_files(

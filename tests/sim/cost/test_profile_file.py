@@ -105,7 +105,7 @@ def broken(values: dict[str, Any], path: str, value: object) -> str:
         ("host.per_step_us", "3", "host: per_step_us='3' is not a number"),
         ("host.per_step_us", True, "host: per_step_us=True is not a number"),
         ("host.per_step_us", None, "host: 'per_step_us' is missing"),
-        ("host.per_stepp_us", 1, "host: unknown key 'per_stepp_us'; nearest is 'per_step_us'"),
+        ("host.per_stepp_us", 1, "host: key 'per_stepp_us' is unknown .did you mean 'per_step_us'"),
         ("head", 3, "head: must be an object, got 3"),
         ("gemm.pieces", [], "needs at least one piece"),
         ("gemm.pieces", [[1, 2, 3]], "must be two numbers"),

@@ -52,10 +52,10 @@ def test_a_dtype_without_units_runs_at_the_next_wider_one() -> None:
 def test_errors_name_the_choices() -> None:
     with pytest.raises(
         ValueError,
-        match=r"'h100-xsm' is neither a file nor bundled; nearest is 'h100-sxm'; bundled",
+        match=r"'h100-xsm' is neither a file nor .* mean 'h100-sxm'.*bundled",
     ):
         load_hardware("h100-xsm")
-    with pytest.raises(ValueError, match=r"nearest is 'h200'; bundled"):
+    with pytest.raises(ValueError, match=r"did you mean 'h200'.*; bundled"):
         load_hardware("h200-sxm")  # one letter from another card
     with pytest.raises(ValueError, match=r"bandwidth_bytes_per_s=0 must be > 0"):
         dataclasses.replace(load_hardware("h100-sxm"), bandwidth_bytes_per_s=0).check()
@@ -80,7 +80,7 @@ def test_a_card_comes_from_a_file(tmp_path: Path) -> None:
     [
         ("[", "c.json: not JSON"),
         ([], "c.json: holds no table"),
-        ({**CARD, "total_mb": 3}, "unknown key 'total_mb'; nearest is 'total_mib'; keys"),
+        ({**CARD, "total_mb": 3}, "key 'total_mb' is unknown .did you mean 'total_mib'.*; choices"),
         ({**CARD, "total_mib": "3"}, "total_mib = '3' must be a number from 0"),
         ({**CARD, "total_mib": 0}, "total_bytes=0 must be > 0"),
         ({**CARD, "product": 3}, "product = 3 must be text"),
@@ -93,7 +93,7 @@ def test_a_card_comes_from_a_file(tmp_path: Path) -> None:
             "profile of 'x', which is not a bundled card",
         ),
         ({"format": "kvsim-profile/1", "card": [1]}, r"card = \[1\] must be a table"),
-        ({"format": "kvsim-profile/1", "card": {"a": 1}}, "c.json: card: unknown key 'a'"),
+        ({"format": "kvsim-profile/1", "card": {"a": 1}}, "c.json: card: key 'a' is unknown"),
     ],
 )
 def test_errors_of_a_card_file_name_the_key(tmp_path: Path, row: object, message: str) -> None:

@@ -215,7 +215,10 @@ def test_orders_of_ones_own_and_unknown_ones(tmp_path: Path, monkeypatch: Any) -
     monkeypatch.chdir(tmp_path)
     chains = random_chains(Random(2), 30)
     assert hits(chains, eviction__policy="mine:newest") == hits(chains, eviction__policy="filo")
-    with pytest.raises(ValueError, match=r"eviction.policy = 'lur': expected one of lru, fifo"):
+    with pytest.raises(
+        ValueError,
+        match=r"eviction.policy = 'lur' .did you mean 'lru'",
+    ):
         Scenario().with_values({"eviction.policy": "lur"})
 
 

@@ -36,7 +36,7 @@ def test_a_config_from_a_folder_or_a_file_or_a_name(tmp_path: Path) -> None:
     by_folder, by_file = load_model(folder), load_model(folder / "config.json")
     assert by_folder.name == by_file.name == "my-model"
     assert by_folder.groups == load_model("Llama-3.1-8B").groups
-    with pytest.raises(ValueError, match=r"nearest is 'llama-3\.1-8b'"):
+    with pytest.raises(ValueError, match=r"did you mean 'llama-3\.1-8b'"):
         load_model("llama-3.1-8")
 
 
@@ -70,7 +70,7 @@ def test_bytes_are_monotone(layers: int, kv_heads: int, length: int, more: int) 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "lama"}, "model_type='lama' is not known; nearest is 'llama'"),
+        ({"model_type": "lama"}, "model_type 'lama' is unknown .did you mean 'llama'"),
         ({"model_type": None}, "'model_type' is missing"),
         ({"model_type": 5}, "model_type=5 is not a string"),
         ({"hidden_size": None}, "'hidden_size' is missing"),
@@ -81,7 +81,7 @@ def test_bytes_are_monotone(layers: int, kv_heads: int, length: int, more: int) 
         ({"hidden_size": 4097}, "hidden_size=4097 is not a multiple of num_attention_heads=32"),
         ({"num_key_value_heads": 5}, "is not a multiple of num_key_value_heads=5"),
         ({"tie_word_embeddings": 1}, "tie_word_embeddings=1 is not true or false"),
-        ({"torch_dtype": "float7"}, "weight dtype 'float7' is not known"),
+        ({"torch_dtype": "float7"}, "weight dtype 'float7' is unknown"),
         ({"is_encoder_decoder": True}, "llama is an encoder-decoder"),
         ({"model_type": "t5"}, "t5 is an encoder-decoder"),
         ({"text_config": 3}, "text_config is not an object"),

@@ -195,8 +195,8 @@ def test_what_no_run_can_have_is_refused(option: str, value: Any, sentence: str)
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ("seeds", "unknown option seeds .did you mean 'seed'[?]"),
-        ("qqq", "unknown option qqq; choices: "),
+        ("seeds", "option 'seeds' is unknown .did you mean 'seed'[?]"),
+        ("qqq", "option 'qqq' is unknown; choices: "),
     ],
 )
 def test_an_unknown_option_is_told_with_the_nearest(option: str, sentence: str) -> None:

@@ -109,7 +109,11 @@ def test_the_first_turn_that_fits_counts() -> None:
 @pytest.mark.parametrize(
     ("trace", "answers", "sentence"),
     [
-        (make_trace([(16, 1, [1])], None), "next", "--answers is 'next'; choices: recorded, next"),
+        (
+            make_trace([(16, 1, [1])], None),
+            "next",
+            "--answers 'next' is unknown .*'next-turn'.*: recorded, next",
+        ),
         (make_trace([(16, 1, [1])], None), "next-turn", "no request of this trace follows"),
         (Trace("t", *np.ones((3, 1), np.int64)), "next-turn", "this trace has none"),
     ],

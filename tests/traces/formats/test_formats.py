@@ -143,9 +143,9 @@ GOLDEN_ROW = (
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (f"{CSV},max_token\n0,1,1,5\n", "'max_token' is unknown: did you mean 'max_tokens'"),
+        (f"{CSV},max_token\n0,1,1,5\n", "'max_token' is unknown .did you mean 'max_tokens'"),
         (f"{CSV},arrival_ns\n0,1,1,5\n", "'arrival_ns' occurs twice"),
-        (f"{CSV},users\n0,1,1,ann\n", "'users' is unknown: did you mean 'user'"),
+        (f"{CSV},users\n0,1,1,ann\n", "'users' is unknown .did you mean 'user'"),
         (f"{CSV},max_tokens\n0,1,9,5\n", "max_tokens is 5 and output_tokens 9; allowed are -1"),
         (
             f"{CSV},max_tokens\n0,1,9,-2\n",

@@ -92,5 +92,5 @@ def test_the_same_seed_gives_the_same_trace_and_another_does_not() -> None:
 
 
 def test_an_unknown_bundled_name_lists_the_choices() -> None:
-    with pytest.raises(TraceError, match="'chat'; choices: chat-2k"):
+    with pytest.raises(TraceError, match=r"'chat' is unknown .*'chat-2k'.*: chat-2k"):
         bundled_path("chat")
