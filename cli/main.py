@@ -51,7 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     parser = Parser(
         prog="kvsim",
-        description="Simulate LLM serving and its KV cache: replay a trace, see what users see.",
+        description="Simulate LLM serving and its KV cache: replay a request trace and show "
+        "memory, throughput and latency.",
     )
     parser.add_argument("--version", action="version", version=f"kvsim {version('kvsim')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")

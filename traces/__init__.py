@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kvsim.traces.adjust.answers import ANSWERS, apply_answers
     from kvsim.traces.adjust.max_tokens import MaxTokensRule, assume_max_tokens
+    from kvsim.traces.adjust.output_ids import OUTPUT_IDS, apply_output_ids
     from kvsim.traces.adjust.spread_ties import spread_ties
     from kvsim.traces.adjust.usable import check_usable
     from kvsim.traces.bundled import bundled_path
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kvsim.traces.write import write_trace
 
 __all__ = [
-    "ANSWERS",
     "LENGTH",
+    "OUTPUT_IDS",
     "STOP",
     "ArrivalRule",
     "MaxTokensRule",
@@ -44,7 +44,7 @@ __all__ = [
     "Receipt",
     "Trace",
     "TraceError",
-    "apply_answers",
+    "apply_output_ids",
     "arrival_rule",
     "assume_max_tokens",
     "bundled_path",
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "ANSWERS": "kvsim.traces.adjust.answers",
+    "OUTPUT_IDS": "kvsim.traces.adjust.output_ids",
     "ArrivalRule": "kvsim.traces.reading.drawn",
     "LENGTH": "kvsim.traces.trace.trace",
     "MaxTokensRule": "kvsim.traces.adjust.max_tokens",
@@ -68,7 +68,7 @@ _HOMES: Final = {
     "STOP": "kvsim.traces.trace.trace",
     "Trace": "kvsim.traces.trace.trace",
     "TraceError": "kvsim.traces.trace.trace",
-    "apply_answers": "kvsim.traces.adjust.answers",
+    "apply_output_ids": "kvsim.traces.adjust.output_ids",
     "arrival_rule": "kvsim.traces.reading.drawn",
     "assume_max_tokens": "kvsim.traces.adjust.max_tokens",
     "bundled_path": "kvsim.traces.bundled",

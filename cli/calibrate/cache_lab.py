@@ -27,12 +27,14 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "cache-lab",
         help="measure generation with and without a KV cache",
         description="Measure the next token with and without a KV cache, and the decode step "
-        "against context at batch 1 and 16, on a decoder with random weights; print two tables and "
-        "write one HTML page.",
+        "by context at batch 1 and 16, on a decoder with random weights. Print two "
+        "tables and write one HTML page.",
     )
     add_device_options(parser)
     group = parser.add_argument_group("lab")
-    group.add_argument("--layers", type=int, metavar="N", help="layers kept (default: all; CPU: 6)")
+    group.add_argument(
+        "--layers", type=int, metavar="N", help="number of layers (default: all; CPU: 6)"
+    )
     group.add_argument(
         "--max-context", type=int, default=8192, metavar="N", help="longest text (default 8192)"
     )
@@ -41,16 +43,16 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         type=float,
         default=30.0,
         metavar="S",
-        help="longest that one token without a cache may take, in s (default 30)",
+        help="time limit of one token without a cache, in s (default 30)",
     )
     profile = group.add_argument(
-        "--profile", metavar="FILE", help="profile to draw a 50-turn conversation from"
+        "--profile", metavar="FILE", help="profile for the drawing of a 50-turn conversation"
     )
     profile.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     group.add_argument(
         "--out", default="cache-lab.html", metavar="FILE", help="page (default cache-lab.html)"
     )
-    group.add_argument("--dry-run", action="store_true", help="say about how long it takes")
+    group.add_argument("--dry-run", action="store_true", help="estimate how long it takes")
     parser.set_defaults(handler=run)
 
 

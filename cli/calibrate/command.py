@@ -28,8 +28,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "calibrate",
         help="measure what a step costs on this device",
-        description="Measure the kernels of a step on this device and fit the step cost to them; "
-        "sub-commands fit published tables and draw what was measured. See docs/measuring.md and "
+        description="Measure the kernels of a step on this device and fit the step cost to them. "
+        "Sub-commands fit published tables and draw measurements. See docs/measuring.md and "
         "docs/calibration.md.",
     )
     calibrate_measure.add_options(parser)

@@ -30,13 +30,13 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "endpoint",
         help="fit TTFT and ITL of a running server",
         description="Send a small designed set of requests to an OpenAI-compatible server that "
-        "streams, batch and context swept apart, and fit the terms of TTFT and ITL. The server "
-        "should have nothing else to do. See docs/calibration.md.",
+        "streams, and fit the terms of TTFT and ITL. Batch and context vary "
+        "separately. The server should be idle. See docs/calibration.md.",
     )
     parser.add_argument("url", metavar="URL", help="http://127.0.0.1:8000")
-    parser.add_argument("--model", help="model to ask for (default: the server's first)")
+    parser.add_argument("--model", help="model to request (default: the first model of the server)")
     parser.add_argument(
-        "--allow-remote", action="store_true", help="time a server that is not on this machine"
+        "--allow-remote", action="store_true", help="allow a server on another machine"
     )
     parser.add_argument(
         "--max-batch", type=int, default=16, metavar="N", help="largest batch sent (default 16)"
@@ -45,14 +45,26 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--max-context", type=int, default=4096, metavar="N", help="longest sequence (default 4096)"
     )
     parser.add_argument(
-        "--output-tokens", type=int, default=64, metavar="N", help="tokens an answer (default 64)"
+        "--output-tokens",
+        type=int,
+        default=64,
+        metavar="N",
+        help="output tokens of each request (default 64)",
     )
     parser.add_argument(
-        "--repeats", type=int, default=3, metavar="N", help="times each point is sent (default 3)"
+        "--repeats",
+        type=int,
+        default=3,
+        metavar="N",
+        help="number of times that each point is sent (default 3)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the prompts' tokens (default 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the tokens of the prompts (default 0)"
+    )
     parser.add_argument("--out", metavar="FILE", help="write the terms as JSON")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be sent, send none")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the requests, and send nothing"
+    )
     parser.set_defaults(handler=run)
 
 

@@ -29,14 +29,15 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "engine",
         help="fit the step cost to the log of a running engine",
-        description="Fit the step form to a log with times of steps, tokens or requests: a step "
-        "log, a recorded schedule, LLMServingSim's requests.jsonl, vllm bench serve "
-        "--save-detailed, AIPerf's profile_export.jsonl. With --profile only the overhead that the "
-        "profile's kernels leave over is fitted (o0, o1). See docs/calibration.md.",
+        description="Fit the step cost to a log with times of steps, tokens or requests: a "
+        "step log, a recorded schedule, LLMServingSim's requests.jsonl, vllm bench "
+        "serve --save-detailed, AIPerf's profile_export.jsonl. With --profile, fit "
+        "only the overhead that the kernels of the profile do not explain (o0, "
+        "o1). See docs/calibration.md.",
     )
-    parser.add_argument("log", metavar="LOG", help="the log, or the folder of one")
+    parser.add_argument("log", metavar="LOG", help="log, or its folder")
     parser.add_argument(
-        "--profile", metavar="NAME|FILE", help="profile of the kernels; fit the overhead alone"
+        "--profile", metavar="NAME|FILE", help="profile of the kernels; fit only the overhead"
     )
     parser.add_argument("--trace", metavar="TRACE", help="the same requests with prefix ids")
     parser.add_argument("--model", help="model of the log (default: as the log says)")

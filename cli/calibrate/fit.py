@@ -18,9 +18,9 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "fit",
         help="a profile from published kernel tables",
-        description="Fit the terms of the step cost to tables that others measured, print each with"
-        " its reading and its error on points it did not see, and write a profile for"
-        " kvsim simulate --hardware CARD --set cost.source=FILE.",
+        description="Fit the terms of the step cost to published tables. Print each term with "
+        "its meaning and its error on points that the fit did not see, and write a "
+        "profile for kvsim simulate --hardware CARD --set cost.source=FILE.",
     )
     paths = parser.add_argument(
         "paths", metavar="PATH", nargs="+", type=Path, help="tables (.csv, .csv.gz), or folders"

@@ -25,31 +25,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is measured")
     group.add_argument("--tp", type=int, default=1, metavar="N", help="measure one rank of N")
     group.add_argument(
-        "--block-size", type=int, default=16, metavar="N", help="tokens a KV block (default 16)"
+        "--block-size", type=int, default=16, metavar="N", help="tokens in a KV block (default 16)"
     )
     group.add_argument("--max-batch", type=int, default=256, metavar="N", help="default 256")
     group.add_argument(
-        "--max-context", type=int, metavar="N", help="default 32768, or what model and memory allow"
+        "--max-context",
+        type=int,
+        metavar="N",
+        help="default 32768, or the limit of model and memory",
     )
     group.add_argument(
         "--max-step-tokens", type=int, metavar="N", help="default 8192 on CUDA, else 2048"
     )
     group = parser.add_argument_group("how")
     group.add_argument(
-        "--quick", action="store_true", help="5 repeats, at most 2 s a point (else 20 repeats)"
+        "--quick",
+        action="store_true",
+        help="5 repeats, at most 2 s for each point (otherwise 20 repeats)",
     )
     group.add_argument(
         "--max-drift",
         type=float,
         metavar="PERCENT",
-        help="most that the clock may drift beside a repeat that counts (default 10, CPUs 25)",
+        help="largest clock drift of a repeat that counts (default 10, CPUs 25)",
     )
     group.add_argument("--seed", type=int, default=0, help="seed of the held-out points")
     group.add_argument(
         "--out", default=DEFAULT_OUT, metavar="FILE", help=f"profile (default {DEFAULT_OUT})"
     )
     group.add_argument(
-        "--dry-run", action="store_true", help="say what would be measured and how long it takes"
+        "--dry-run", action="store_true", help="print what would be measured and how long it takes"
     )
     parser.set_defaults(handler=run)
 

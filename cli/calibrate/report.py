@@ -17,8 +17,8 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "report",
         help="draw measured against fitted",
-        description="Draw every point of a measured profile against what its terms say, one HTML "
-        "file that opens without a network.",
+        description="Draw every point of a measured profile beside the value of its terms, in "
+        "one HTML file that opens without a network.",
     )
     profile = parser.add_argument(
         "profile", metavar="PROFILE", help="file that kvsim calibrate wrote"

@@ -40,21 +40,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "compare",
         help="replay a trace under several allocators or settings, side by side",
-        description="Replay the same trace, with the same arrivals, lengths and seed, under "
-        "several scenarios that get the same memory for KV; print one table (or JSON).",
+        description="Replay the same trace under several scenarios with the same KV memory. "
+        "Arrivals, lengths and seed are the same. Print one table (or JSON).",
     )
     trace = parser.add_argument(
         "trace",
         metavar="TRACE",
         nargs="?",
-        help="file in any format kvsim reads (not with a preset that makes its own)",
+        help="file in any format kvsim reads (omit it for a preset with its own trace)",
     )
     trace.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     scenario = parser.add_argument_group("scenario")
     scenario.add_argument(
         "--preset",
         metavar="NAME",
-        help="a ready comparison: levers, long-vs-short, sosp23-fig2, ... (kvsim list presets)",
+        help="bundled comparison: levers, long-vs-short, sosp23-fig2, ... (kvsim list presets)",
     )
     scenario.add_argument(
         "--allocators",
@@ -66,7 +66,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="TABLE.KEY=A,B,...",
         action="append",
         default=[],
-        help="run with each value of a key; repeated: with each combination",
+        help="run each value of a key; if repeated, run each combination",
     )
     add_scenario_options(scenario)
     add_pool_options(parser)
@@ -76,7 +76,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--out", metavar="DIR", help="new folder for comparison.json and report.html"
     )
     group.add_argument(
-        "--jobs", type=int, metavar="N", help="processes at a time (default: one a CPU)"
+        "--jobs", type=int, metavar="N", help="number of processes (default: one for each CPU)"
     )
     add_record_options(group)
     add_run_options(group)

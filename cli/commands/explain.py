@@ -23,9 +23,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare the command."""
     parser = commands.add_parser(
         "explain",
-        help="say where hits were lost and where time to first token went",
-        description="Make a run again, step by step, and say where its prefix-cache hits were lost "
-        "and where its time to first token went, in parts that add up to the whole.",
+        help="show where a run lost cache hits and time to first token",
+        description="Repeat a run with the stepper. Show where it lost prefix-cache hits, and "
+        "split its time to first token into parts that add up.",
     )
     folder = parser.add_argument(
         "run",
@@ -35,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     folder.complete = FILES  # type: ignore[attr-defined]  # read by shtab
     parser.add_argument(
-        "--trace", metavar="FILE", help="the run's trace, where it is not found under its own name"
+        "--trace", metavar="FILE", help="trace of the run, if it is not at its recorded path"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.set_defaults(handler=run)

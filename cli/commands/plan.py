@@ -38,13 +38,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     group.add_argument("--engine", default="vllm", help="vllm (default), sglang or llama.cpp")
     group.add_argument("--pp", metavar="N", help="pipeline-parallel ranks")
     group.add_argument("--slots", metavar="N", help="llama.cpp: parallel slots (default: all fit)")
-    group.add_argument("--swap-space", metavar="SIZE", help="host memory for swap a rank, in GiB")
-    trace = group.add_argument("--trace", metavar="T", help="fit its mean and p95 length too")
-    log = group.add_argument(
-        "--match-log", metavar="FILE", help="vLLM start-up log to show beside ours"
+    group.add_argument(
+        "--swap-space", metavar="SIZE", help="host memory for swap of each rank, in GiB"
     )
-    group.add_argument("--levers", action="store_true", help="what each lever on KV memory buys")
-    group.add_argument("--html", metavar="FILE", help="write a page: memory, requests that fit")
+    trace = group.add_argument(
+        "--trace",
+        metavar="T",
+        help="also show how many requests of this trace's mean and p95 length fit",
+    )
+    log = group.add_argument(
+        "--match-log", metavar="FILE", help="vLLM start-up log to compare with the plan"
+    )
+    group.add_argument("--levers", action="store_true", help="effect of each option on KV memory")
+    group.add_argument(
+        "--html", metavar="FILE", help="write a page with the memory and the requests that fit"
+    )
     group.add_argument("--json", action="store_true", help="print JSON")
     for option in (config, trace, log):
         option.complete = FILES  # type: ignore[attr-defined]  # read by shtab

@@ -20,8 +20,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare the command."""
     parser = commands.add_parser(
         "policy",
-        help="check a policy of your own",
-        description="Policies of your own, in a file or an installed package.",
+        help="check your own policy",
+        description="Check your own policies, in a file or an installed package.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     check = actions.add_parser(
@@ -33,7 +33,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.add_argument(
         "policy", metavar="POLICY", help="module:name (from the current folder too), or a name"
     )
-    check.add_argument("--kind", metavar="KIND", help="kind of policy, where it cannot be told")
+    check.add_argument(
+        "--kind", metavar="KIND", help="kind of the policy, if kvsim cannot find it out"
+    )
     check.add_argument(
         "--runs", type=int, default=40, metavar="N", help="random runs of each check (default 40)"
     )

@@ -21,9 +21,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare the command."""
     parser = commands.add_parser(
         "report",
-        help="draw what was recorded of a run: block maps as a page, still or animation",
-        description="Say where the report of a run or comparison is; with options, draw the block "
-        "maps that --record blocks recorded, those of several folders side by side.",
+        help="draw the block maps of a run as a page, a picture or an animation",
+        description="Print where the report of a run or a comparison is. With options, draw "
+        "the block maps that --record blocks recorded; maps of several folders are "
+        "drawn side by side.",
     )
     folders = parser.add_argument(
         "runs",
@@ -35,21 +36,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--block-map",
         action="store_true",
-        help="write block-map.html into the (first) folder: the pool, with time on a slider",
+        help="write block-map.html into the (first) folder: the pool over time, with a slider",
     )
-    parser.add_argument("--png", metavar="FILE", help="write a picture of one moment")
-    parser.add_argument("--svg", metavar="FILE", help="the same, to be scaled and edited")
+    parser.add_argument("--png", metavar="FILE", help="write a picture of one instant")
+    parser.add_argument("--svg", metavar="FILE", help="write the same picture as SVG")
     parser.add_argument(
-        "--gif", metavar="FILE", help="write the run as a short GIF, or FILE.png: animated PNG"
+        "--gif", metavar="FILE", help="write the run as a short GIF; FILE.png is an animated PNG"
     )
     parser.add_argument(
-        "--at", metavar="TIME", help="moment of --png and --svg, such as 12s (default the fullest)"
+        "--at",
+        metavar="TIME",
+        help="instant of --png and --svg, such as 12s (default: the fullest)",
     )
     parser.add_argument(
         "--colour",
-        choices=("state", "owner"),
+        choices=("state", "request"),
         default="state",
-        help="what colours mean in pictures: what a block holds (default), or whose it is",
+        help="colour blocks by state (default) or by request",
     )
     parser.set_defaults(handler=run)
 

@@ -16,7 +16,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "schema",
         help="print the JSON Schema of what --json prints",
         description="Print the JSON Schema (draft 2020-12) of a document that kvsim prints or "
-        "writes; without a name, list the documents. docs/json.md has the same keys to read.",
+        "writes. Without a name, list the documents. docs/json.md describes the "
+        "same keys.",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="such as summary or comparison")
     parser.set_defaults(handler=run)

@@ -38,9 +38,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare the command."""
     parser = commands.add_parser(
         "simulate",
-        help="replay a trace and show what users would see",
-        description="Replay a trace of requests under a scenario; print one table (or JSON) and "
-        "write a run folder: manifest, summary, per-request and per-window tables, a report.",
+        help="replay a trace and show memory, throughput and latency",
+        description="Replay a request trace under a scenario. Print one table (or JSON) and "
+        "write a run folder: manifest, summary, tables by request and by time "
+        "window, and a report.",
     )
     trace = parser.add_argument("trace", metavar="TRACE", help="file in any format kvsim reads")
     trace.complete = FILES  # type: ignore[attr-defined]  # read by shtab
@@ -85,7 +86,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--out",
         metavar="DIR",
-        help="new folder for the run (default kvsim-runs/TIME-TRACE; report and explain take the "
+        help="new folder for the run (default kvsim-runs/TIME-TRACE; report and explain use the "
         "latest of those)",
     )
     add_record_options(group)
@@ -96,7 +97,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 
 def add_run_options(group: argparse._ArgumentGroup) -> None:
     """Declare how to run and what to print; ``kvsim compare`` has the same."""
-    group.add_argument("--slo", metavar="ttft=2s,tpot=50ms", help="limits that goodput counts by")
+    group.add_argument("--slo", metavar="ttft=2s,tpot=50ms", help="latency limits for goodput")
     add_run_option(group, "seed", type=int)
     add_run_option(group, "step")
     add_run_option(group, "audit")

@@ -20,14 +20,14 @@ def add_perfetto_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--perfetto",
         metavar="FILE",
-        help="write a timeline of requests and counters, to be opened in https://ui.perfetto.dev "
-        "(.json, or .json.gz)",
+        help="write a timeline of requests and counters for https://ui.perfetto.dev (.json or "
+        ".json.gz)",
     )
     group.add_argument(
         "--perfetto-requests",
         type=int,
         metavar="N",
-        help="requests in the timeline, evenly over the trace (default 2000)",
+        help="number of requests in the timeline, spread evenly over the trace (default 2000)",
     )
 
 

@@ -13,15 +13,15 @@ _PLAIN: Final = (
     ("--tp", "N", "engine.tensor_parallel_size", "tensor-parallel ranks"),
     ("--kv-dtype", "NAME", "engine.kv_cache_dtype", "KV format: auto, bf16, fp8, int8, q8_0, ..."),
     ("--weight-dtype", "NAME", "model.weight_dtype", "weight format: auto, bf16, fp8, int4, ..."),
-    ("--mla", "FORM", "model.mla", "latent, or expanded as in engines without MLA"),
-    ("--block-size", "N", "engine.block_size", "tokens a block"),
+    ("--mla", "FORM", "model.mla", "latent, or expanded (engines without MLA)"),
+    ("--block-size", "N", "engine.block_size", "tokens in a block"),
     ("--max-num-seqs", "N", "engine.max_num_seqs", "largest number of running requests"),
     ("--max-num-batched-tokens", "N", "engine.max_num_batched_tokens", "token budget of a step"),
     ("--utilization", "X", "engine.gpu_memory_utilization", "fraction of the card's memory"),
 )
 _GIB: Final = (
     ("--total-gib", "memory.total", "memory of a card"),
-    ("--weights-gib", "memory.weights", "weights on a rank"),
+    ("--weights-gib", "memory.weights", "weights on each rank"),
     ("--peak-gib", "memory.peak", "activation peak"),
     ("--graphs-gib", "memory.graphs", "CUDA graphs"),
     ("--non-torch-gib", "memory.non_torch", "memory outside the allocator"),
@@ -39,7 +39,9 @@ def add_pool_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options in a group of their own."""
     group = parser.add_argument_group("KV pool")
     either = group.add_mutually_exclusive_group()
-    either.add_argument("--num-blocks", metavar="N", help="KV blocks, the null block included")
+    either.add_argument(
+        "--num-blocks", metavar="N", help="number of KV blocks, including the null block"
+    )
     either.add_argument("--kv-memory", metavar="SIZE", help="memory for KV: 12GiB, 12GB, 12 (GiB)")
     for option, metavar, _, text in _PLAIN:
         group.add_argument(option, metavar=metavar, help=text)

@@ -16,12 +16,12 @@ def add_record_options(group: argparse._ArgumentGroup) -> None:
         "--record",
         choices=("blocks",),
         metavar="blocks",
-        help="record what lies where in the pool, for kvsim report --block-map; runs step by step",
+        help="record the contents of all blocks for kvsim report --block-map; uses the stepper",
     )
     group.add_argument(
         "--record-window",
         metavar="FROM..TO",
-        help="record that part of the run only, such as 10s..20s",
+        help="record only this part of the run, such as 10s..20s",
     )
 
 

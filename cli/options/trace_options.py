@@ -21,46 +21,53 @@ _OF_RUNS: Final = frozenset(RunOptions.__dataclass_fields__)
 
 def add_reading_options(group: argparse._ArgumentGroup) -> None:
     """Declare how to read the file, and what to draw where it says nothing."""
-    group.add_argument("--format", help="format of the trace, where its content does not tell")
+    group.add_argument(
+        "--format", help="format of the trace, if kvsim cannot detect it from the content"
+    )
     group.add_argument("--limit", type=int, metavar="N", help="read the first N requests only")
     group.add_argument("--sort", action="store_true", help="sort requests by arrival time")
     group.add_argument(
         "--on-bad-row",
         choices=("stop", "skip"),
         default="stop",
-        help="what to do with a row that cannot be read, and with failed requests (default stop)",
+        help="stop at a row that cannot be read or that failed, or skip it (default stop)",
     )
     group.add_argument(
         "--arrivals",
         metavar="LAW",
-        help="recorded (default), rate=R, poisson, gamma(cv=X) or weibull(shape=X), R in 1/s; "
-        "needed where the file has no times; kvsim simulate takes closed, too: each turn waits "
-        "for the answer before it",
+        help="arrival times: recorded (default), rate=R, poisson, gamma(cv=X) or "
+        "weibull(shape=X), with R in 1/s; required if the file has no times; kvsim simulate "
+        "also takes closed: each turn waits for the output of the turn before it",
     )
     group.add_argument("--rate", metavar="R", help="requests per second of --arrivals")
     group.add_argument(
         "--session-starts",
         metavar="LAW",
-        help="when sessions start whose times begin at 0: as --arrivals, in sessions per second",
+        help="start times of sessions, if the times of each session begin at 0: as --arrivals, in "
+        "sessions per second",
     )
     group.add_argument(
-        "--session-rate", metavar="R", help="sessions per second (alone: Poisson starts)"
+        "--session-rate",
+        metavar="R",
+        help="sessions per second (without --session-starts: Poisson)",
     )
     group.add_argument(
         "--output-tokens",
         metavar="N|LAW",
-        help="lengths of answers where the file has none: N, lognormal(mean=M,sigma=S) or "
-        "uniform(A,B)",
+        help="output lengths, if the file has none: N, lognormal(mean=M,sigma=S) or uniform(A,B)",
     )
     group.add_argument(
-        "--answers",
+        "--output-ids",
         choices=("recorded", "next-turn", "anonymous"),
         default="recorded",
-        help="whose answers can be hit: those with ids in the file (default), those whose ids the "
-        "next turn's prompt shows, or none",
+        help="which outputs a later prompt can hit: outputs with ids in the file (recorded, the "
+        "default), outputs whose ids follow from the prompt of the next turn (next-turn), or "
+        "none (anonymous)",
     )
     group.add_argument(
-        "--spread-ties", action="store_true", help="spread equal times evenly over their grid"
+        "--spread-ties",
+        action="store_true",
+        help="spread requests with equal times evenly over the resolution of the times",
     )
 
 
@@ -132,7 +139,7 @@ _READING = (
     "session_starts",
     "session_rate",
     "output_tokens",
-    "answers",
+    "output_ids",
     "spread_ties",
 )
 
@@ -174,8 +181,8 @@ def read_with_options(
     stay in.
     """
     from kvsim.traces import read_trace
-    from kvsim.traces.adjust.answers import apply_answers
     from kvsim.traces.adjust.max_tokens import MaxTokensRule
+    from kvsim.traces.adjust.output_ids import apply_output_ids
     from kvsim.traces.adjust.spread_ties import spread_ties
     from kvsim.traces.reading.drawn import arrival_rule, session_start_rule
 
@@ -194,7 +201,7 @@ def read_with_options(
         output_tokens=arguments.output_tokens,
         seed=check_seed(arguments.seed),
     )
-    trace = apply_answers(trace, arguments.answers)
+    trace = apply_output_ids(trace, arguments.output_ids)
     if arguments.spread_ties:
         trace = spread_ties(trace)
     if trace.receipt is not None and not quiet:

@@ -24,13 +24,13 @@ def add_watch_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--watch",
         action="store_true",
-        help="show the pool while it fills: the six states of KV memory ('reserved' is all that is "
-        "owned and still empty), queue, hit rate, tokens a second",
+        help="show the pool during the run: the six states of KV memory (here 'reserved' includes "
+        "internal fragmentation), queue, hit rate, tokens per second",
     )
     group.add_argument(
         "--watch-speed",
         metavar="X",
-        help="simulated seconds a second, or max (default: so that all arrive within 20 s)",
+        help="simulated seconds per second, or max (default: all requests arrive within 20 s)",
     )
 
 

@@ -1,4 +1,4 @@
-"""``kvsim trace WHAT``: look at traces, change their form, make them up; one file a sub-command."""
+"""``kvsim trace WHAT``: inspect, convert and generate traces; one file a sub-command."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "trace",
         help="look at traces, change their form, make them up",
-        description="Look at traces, change their form, make them up. See docs/traces.md and "
-        "docs/reuse.md.",
+        description="Inspect, convert and generate traces. See docs/traces.md and docs/reuse.md.",
     )
     kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True)
     for kind in KINDS:

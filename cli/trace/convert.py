@@ -20,8 +20,8 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "convert",
         help="write a file of any format in kvsim's own format",
-        description="Read a file of any format and write it in kvsim's own format: .csv, .jsonl or "
-        ".parquet, with .gz or .zst after it or not.",
+        description="Read a file of any format and write it in kvsim's own format: .csv, "
+        ".jsonl or .parquet, with or without .gz or .zst.",
     )
     add_input(parser, "IN")
     add_output(parser)

@@ -16,8 +16,8 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "fetch",
         help="fetch a public trace by name",
-        description="Fetch a public trace over https; without NAME, list the catalog. The licence "
-        "is shown: it is yours to keep.",
+        description="Download a public trace over https. Without NAME, list the catalog. The "
+        "command shows the licence of the trace, which you must observe.",
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help="name in the catalog")
     parser.add_argument("--out", metavar="FILE", help="file to write (default: its own name)")

@@ -26,8 +26,8 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "info",
         help="how kvsim understands a file, and its statistics",
-        description="Print how kvsim understands a file (the receipt), and statistics of every "
-        "request in it, those without an answer included.",
+        description="Print how kvsim reads a file (the receipt), and statistics of all its "
+        "requests, including requests without output.",
     )
     add_input(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")

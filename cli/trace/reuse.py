@@ -27,8 +27,8 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "reuse",
         help="hit ratio of a prefix cache of every size, exactly and without timing",
-        description="Print the hit ratio of a prefix cache against its size: LRU at every size in "
-        "one pass, other policies replayed at chosen sizes. See docs/reuse.md.",
+        description="Print the hit ratio of a prefix cache by its size: LRU at every size in "
+        "one pass, other policies at selected sizes. See docs/reuse.md.",
     )
     add_input(parser)
     group = parser.add_argument_group("what counts")
@@ -36,12 +36,12 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--definition",
         choices=DEFINITIONS,
         default="tree",
-        help="prefix tree, where leading runs hit (default), or plain cache of single blocks",
+        help="prefix tree, in which leading blocks hit (default), or plain cache of single blocks",
     )
     group.add_argument(
         "--weights",
         choices=("blocks", "tokens"),
-        help="what hit_ratio weighs (default: tokens for tree, blocks for plain)",
+        help="weight of hit_ratio (default: tokens for tree, blocks for plain)",
     )
     counted = group.add_mutually_exclusive_group()
     counted.add_argument(
@@ -54,20 +54,22 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     group.add_argument(
         "--capacities",
         metavar="LIST|all",
-        help="sizes in blocks, such as 1000,5000; all: wherever LRU gains (default 1, 2, 5, 10, "
-        "... up to what is useful)",
+        help="sizes in blocks, such as 1000,5000; all: each size at which LRU gains "
+        "(default 1, 2, 5, 10, ... up to the largest useful size)",
     )
     group.add_argument(
         "--policies",
         default="",
         metavar="LIST",
-        help="replay these too: fifo, lfu, sieve, s3-fifo, optimal (furthest next use), lru",
+        help="also replay these: fifo, lfu, sieve, s3-fifo, optimal (furthest next use), lru",
     )
     group.add_argument(
-        "--kv-bytes-per-token", type=int, metavar="N", help="show sizes in bytes, too"
+        "--kv-bytes-per-token", type=int, metavar="N", help="also show sizes in bytes"
     )
     group = parser.add_argument_group("output")
-    group.add_argument("--sessions", action="store_true", help="show the ceiling by session")
+    group.add_argument(
+        "--sessions", action="store_true", help="show the largest possible hit ratio by session"
+    )
     group.add_argument("--json", action="store_true", help="print JSON")
     group.add_argument("--plot", metavar="FILE.html", help="write a plot that opens offline")
     parser.set_defaults(handler=run)

@@ -17,14 +17,15 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "sample",
         help="draw requests at random, sessions whole",
-        description="Draw sessions (or requests that belong to none) at random until there are "
-        "enough requests, and write them in kvsim's own format. Times stay, the first becomes 0.",
+        description="Draw sessions, or single requests without a session, at random until "
+        "there are enough requests, and write them in kvsim's own format. Times "
+        "stay the same; the first arrival becomes 0.",
     )
     add_input(parser, "IN")
     add_output(parser)
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument("--requests", type=int, metavar="N", help="draw at least N requests")
-    size.add_argument("--fraction", type=float, metavar="F", help="draw this part, such as 0.1")
+    size.add_argument("--fraction", type=float, metavar="F", help="draw this share, such as 0.1")
     parser.set_defaults(handler=run)
 
 

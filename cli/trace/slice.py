@@ -21,15 +21,19 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "slice",
         help="cut requests out, by rows or by time",
-        description="Write the requests of some rows, or those that arrive in some stretch of "
-        "time, in kvsim's own format; the first arrival becomes 0. Sessions may be cut: a turn "
-        "whose predecessor is left out then follows nothing.",
+        description="Write some rows, or the requests that arrive in a time range, in kvsim's "
+        "own format. The first arrival becomes 0. If a turn of a session is left "
+        "out, the next turn follows no turn.",
     )
     add_input(parser, "IN")
     add_output(parser)
     part = parser.add_mutually_exclusive_group(required=True)
-    part.add_argument("--rows", metavar="A:B", help="rows A to before B, from 0; either may be out")
-    part.add_argument("--time", metavar="A:B", help="seconds A to before B since the trace's zero")
+    part.add_argument("--rows", metavar="A:B", help="rows A to B - 1, from 0; A or B may be empty")
+    part.add_argument(
+        "--time",
+        metavar="A:B",
+        help="from second A until before second B, counted from the zero of the trace",
+    )
     parser.set_defaults(handler=run)
 
 

@@ -33,8 +33,9 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "synth",
         help="make a trace up",
-        description="Make a trace up, from a seed. Laws of lengths: N, lognormal(mean=M,sigma=S), "
-        "table(FILE.json) with pairs [tokens, probability]. See docs/traces.md.",
+        description="Generate a trace from a seed. Length distributions: N, "
+        "lognormal(mean=M,sigma=S), table(FILE.json) with pairs [tokens, "
+        "probability]. See docs/traces.md.",
     )
     add_output(parser, optional=True)
     parser.add_argument("--requests", type=int, default=1_000, metavar="N", help="default 1000")
@@ -44,17 +45,24 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--preset", help=f"lengths and rate of a public trace, or {CHAT}; list: --preset list"
     )
     group.add_argument("--like", metavar="FILE", help="lengths and rate of a file you have")
-    group.add_argument("--prompt", metavar="LAW", help="law of prompts (of each turn's new text)")
-    group.add_argument("--output", metavar="LAW", help="law of answers")
+    group.add_argument(
+        "--prompt", metavar="LAW", help="distribution of prompt lengths (new text of each turn)"
+    )
+    group.add_argument("--output", metavar="LAW", help="distribution of output lengths")
     group = parser.add_argument_group("arrivals of sessions")
     group.add_argument(
         "--arrivals", metavar="LAW", help="poisson, gamma(cv=X), weibull(shape=X), rate=R"
     )
     group.add_argument("--rate", metavar="R", help="sessions per second, on average")
     group.add_argument(
-        "--diurnal", type=float, metavar="A", help="let the rate swing by this part, 0 to 1"
+        "--diurnal",
+        type=float,
+        metavar="A",
+        help="amplitude of the daily change of the rate, 0 to 1",
     )
-    group.add_argument("--day", type=float, default=86_400, metavar="S", help="length of a day, s")
+    group.add_argument(
+        "--day", type=float, default=86_400, metavar="S", help="length of a day in s"
+    )
     _add_session_options(parser.add_argument_group("sessions"))
     parser.set_defaults(handler=run)
 
@@ -63,26 +71,32 @@ def _add_session_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--system-prompts", metavar="KxT,...", help="K shared prompts of T tokens: 3x500,1x2000"
     )
-    group.add_argument("--turns", type=float, default=1.0, metavar="M", help="turns on average")
-    group.add_argument("--sub-agents", type=int, default=0, metavar="N", help="after each turn")
+    group.add_argument("--turns", type=float, default=1.0, metavar="M", help="mean number of turns")
     group.add_argument(
-        "--agent-turns", type=float, default=3.0, metavar="M", help="of a sub-agent, on average"
+        "--sub-agents", type=int, default=0, metavar="N", help="sub-agents after each turn"
+    )
+    group.add_argument(
+        "--agent-turns",
+        type=float,
+        default=3.0,
+        metavar="M",
+        help="mean number of turns of a sub-agent",
     )
     group.add_argument(
         "--think", type=float, default=24.0, metavar="S", help="median pause between turns, s"
     )
     group.add_argument(
-        "--block-tokens", type=int, default=16, metavar="N", help="tokens of an id (default 16)"
+        "--block-tokens", type=int, default=16, metavar="N", help="tokens of each id (default 16)"
     )
     group.add_argument(
-        "--users", type=int, default=0, metavar="N", help="name N users, whose sessions they are"
+        "--users", type=int, default=0, metavar="N", help="assign the sessions to N users"
     )
     group.add_argument(
         "--user-skew",
         type=float,
         default=0.0,
         metavar="A",
-        help="user k of 1 to N starts sessions in proportion to 1 / k^A (default 0: all alike)",
+        help="user k of 1 to N starts sessions in proportion to 1 / k^A (default 0: all equal)",
     )
 
 

@@ -23,23 +23,26 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "ui",
         help="compare allocators on a page in the browser",
-        description="Serve a page on this machine: choose trace, model, hardware and allocators, "
-        "press run, see the comparison and the block map. Needs pip install 'kvsim[ui]'.",
+        description="Serve a page on this machine: choose trace, model, hardware and "
+        "allocators, run them, and see the comparison and the block map. Requires "
+        "pip install 'kvsim[ui]'.",
     )
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}")
     parser.add_argument(
         "--host",
         default=DEFAULT_HOST,
-        help=f"address to listen on (default {DEFAULT_HOST}: this machine alone; whoever reaches "
-        "another one can run simulations and read the traces below --root)",
+        help=f"address to listen on (default {DEFAULT_HOST}: this machine only; with another "
+        "address, everybody who can reach it can run simulations and read traces below --root)",
     )
     parser.add_argument(
-        "--root", default=".", metavar="DIR", help="traces are offered from here (default: .)"
+        "--root", default=".", metavar="DIR", help="folder with the traces (default: .)"
     )
     parser.add_argument(
         "--out", default=DEFAULT_OUT, metavar="DIR", help=f"run folders (default {DEFAULT_OUT})"
     )
-    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address, and open no browser"
+    )
     parser.set_defaults(handler=run)
 
 

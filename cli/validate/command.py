@@ -26,30 +26,36 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare the command."""
     parser = commands.add_parser(
         "validate",
-        help="compare with what a real engine did",
+        help="compare with recordings of real engines",
         description="Compare kvsim with recordings of real engines.",
     )
     kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True)
     schedule = kinds.add_parser(
         "schedule",
         help="replay a recorded schedule step by step",
-        description="Replay a recorded schedule (vLLM) or recorded cache operations (SGLang) and "
-        "compare every decision. Prints 'identical: N steps', or the first difference side by side "
-        "(exit code 1). See docs/conformance.md.",
+        description="Replay a recorded schedule (vLLM) or recorded cache operations (SGLang) "
+        "and compare each decision. Print 'identical: N steps', or the first "
+        "difference side by side (exit code 1). See docs/conformance.md.",
     )
     schedule.add_argument(
-        "log", metavar="LOG", help="recorded schedule or cache log (JSON lines, packed or not)"
+        "log",
+        metavar="LOG",
+        help="recorded schedule or cache log (JSON lines, with or without gzip)",
     )
     schedule.add_argument(
         "--trace",
         metavar="TRACE",
-        help="its trace; by default looked for by its name beside LOG, in traces/ there and in "
-        "../vllm/traces",
+        help="trace of the log (default: the file with its name in the folder of LOG, in traces/ "
+        "there, or in ../vllm/traces)",
     )
     schedule.add_argument(
-        "--options", metavar="FILE", help="JSON object of options that override the log's header"
+        "--options",
+        metavar="FILE",
+        help="JSON object of options that replace those of the log's header",
     )
-    schedule.add_argument("--step", action="store_true", help="run the step-by-step engine")
+    schedule.add_argument(
+        "--step", action="store_true", help="use the stepper, the reference engine"
+    )
     schedule.set_defaults(handler=run)
     validate_run.add_parser(kinds)
     validate_local.add_parser(kinds)

@@ -20,9 +20,10 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "local",
         help="run a short trace on the real decoder here, and in the simulator",
-        description="Run a short trace (chunked prefill, paged KV, a tight pool with preemptions) "
-        "on a real decoder with random weights on this device, under kvsim's own scheduler; "
-        "simulate the same trace with a profile of kvsim calibrate; print the errors.",
+        description="Run a short trace (chunked prefill, paged KV, a small pool with "
+        "preemptions) on a real decoder with random weights on this device, under "
+        "kvsim's own scheduler. Simulate the same trace with a profile of kvsim "
+        "calibrate, and print the errors.",
     )
     profile = parser.add_argument("profile", metavar="PROFILE", help="profile of this device")
     profile.complete = FILES  # type: ignore[attr-defined]  # read by shtab

@@ -25,28 +25,31 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = kinds.add_parser(
         "run",
         help="replay a measured run and compare latencies, KV use and queue",
-        description="Replay a measured run (same arrivals, lengths, engine options, number of "
-        "blocks) and print TTFT, TPOT, ITL and E2E of both. Logs with steps are replayed with the "
-        "step cost fitted to their first half, unless --profile names another. See "
-        "docs/validation.md.",
+        description="Replay a measured run with its arrivals, lengths, engine options and "
+        "number of blocks, and print TTFT, TPOT, ITL and E2E of both. A log with "
+        "steps is replayed with the step cost fitted to its first half, unless "
+        "--profile names another. See docs/validation.md.",
     )
     parser.add_argument(
-        "measured", metavar="MEASURED", help="log of requests or steps, or the folder of one"
+        "measured", metavar="MEASURED", help="log of requests or steps, or its folder"
     )
     parser.add_argument(
         "--trace", metavar="TRACE", help="the same requests with the ids of their prefixes"
     )
     parser.add_argument(
-        "--profile", metavar="NAME|FILE", help="step cost: a shipped profile, or a profile's file"
+        "--profile",
+        metavar="NAME|FILE",
+        help="step cost: a shipped profile, or the file of a profile",
     )
     parser.add_argument(
         "--overhead",
         type=float,
         metavar="MS",
-        help="engine overhead a step that nothing hides, in place of the profile's host terms "
-        f"(default {OVERHEAD_MS}, assumed; 0 and twice as much are printed beside it)",
+        help="engine overhead of each step in ms, instead of the host terms of the profile "
+        f"(default {OVERHEAD_MS}, assumed; the command also prints results for 0 "
+        "and for twice the value)",
     )
-    parser.add_argument("--html", metavar="FILE", help="write a page with both overlaid")
+    parser.add_argument("--html", metavar="FILE", help="write a page with both runs in each chart")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     add_scenario_options(parser.add_argument_group("scenario"))
     parser.set_defaults(handler=run)

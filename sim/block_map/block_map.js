@@ -326,7 +326,7 @@
     ArrowLeft: () => goTo(position - 1), ArrowRight: () => goTo(position + 1),
     PageUp: () => goTo(position - 10), PageDown: () => goTo(position + 10),
     Home: () => goTo(0), End: () => goTo(times.length - 1),
-    " ": playOrPause, c: () => paint(colour === "state" ? "owner" : "state"),
+    " ": playOrPause, c: () => paint(colour === "state" ? "request" : "state"),
   };
   document.addEventListener("keydown", (event) => {
     const isButton = event.target.closest("button, a, summary") !== null;

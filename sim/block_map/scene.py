@@ -69,7 +69,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Draws scenes of the same maps, coloured by ``state`` or ``owner`` as ``palette`` says.
+    """Draws scenes of the same maps, coloured by ``state`` or by ``request``, as ``palette`` says.
 
     ``shares`` are those of the pool by look, (snapshots, looks), a map each.
     """

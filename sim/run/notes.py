@@ -12,7 +12,7 @@ from kvsim.sim.cost.profile_cost import ProfileCost
 from kvsim.sim.metrics.users import fair_note
 from kvsim.sim.recording.recorder import FINISHED
 from kvsim.sim.scenario.checks.samples import num_several
-from kvsim.traces.adjust.answers import parents_of
+from kvsim.traces.adjust.output_ids import parents_of
 from kvsim.traces.common.text import counted
 from kvsim.traces.trace.prefix import shared_prefix_is_lower_bound
 

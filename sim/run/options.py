@@ -1,4 +1,4 @@
-"""What shapes a run beside its trace and its scenario: each option once, with unit and meaning.
+"""Options of a run besides its trace and its scenario, each with unit and meaning.
 
 ``simulate`` and ``compare`` take the options as keywords, the command line as ``--rate-scale`` and
 the like; the manifest of a run holds them.
@@ -41,58 +41,58 @@ class RunKeywords(SharedKeywords, total=False):
 
 
 def about(meaning: str, *, unit: str = "", flag: str = "") -> dict[str, str]:
-    """What is told of an option; ``meaning`` is the help of the command line, too.
+    """Return the metadata of an option; ``meaning`` is also its help on the command line.
 
-    ``flag``: what the command line calls it, where that is not the field's name.
+    ``flag`` is its name on the command line, if it differs from the name of the field.
     """
     return {"meaning": meaning, "unit": unit, "flag": flag}
 
 
 def flag_of(item: Field[object]) -> str:
-    """What the command line calls an option."""
+    """Return the name of an option on the command line."""
     return item.metadata["flag"] or f"--{item.name.replace('_', '-')}"
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of one run, each of the right kind and readable: making one checks it.
+    """Options of one run; the constructor checks each value.
 
     ``rate_scale`` becomes the text of a fraction, and numbers of numpy become Python's.
 
     Raises
     ------
     ValueError
-        On an option that no run can have; one sentence for the user.
+        For a value that an option does not take; one sentence for the user.
     """
 
     rate_scale: Rate = field(
         default="1",
         metadata=about(
-            "let requests arrive X times as fast: all recorded times are divided by X; turns that "
-            "wait for an answer keep their think time, so in closed loops sessions start X times "
-            "as fast"
+            "divide all recorded times by X, so that requests arrive X times as fast; in a closed "
+            "loop sessions start X times as fast, and think times do not change"
         ),
     )
     assume_max_tokens: str = field(
         default="model",
         metadata=about(
-            "max_tokens where the trace has none: model (room left), N, or factor(x)", unit="tokens"
+            "max_tokens if the trace has none: model (rest of the length), N, or factor(x)",
+            unit="tokens",
         ),
     )
-    step: bool = field(default=False, metadata=about("run the step-by-step engine"))
+    step: bool = field(default=False, metadata=about("use the stepper, the reference engine"))
     audit: bool = field(default=False, metadata=about("check all invariants at every event"))
     closed: bool = field(
         default=False,
         metadata=about(
-            "every turn waits for the answer before it, and comes its think time after; otherwise "
-            "only turns without a time of their own do",
+            "each turn arrives its think time after the output of the turn before it; otherwise "
+            "only turns without a recorded time do",
             flag="--arrivals closed",
         ),
     )
     think_time: str | None = field(
         default=None,
         metadata=about(
-            "closed loops: from an answer's end to the next turn, where the trace does not say: "
+            "closed loop: time from the end of an output to the next turn, if the trace has none: "
             "5s, exponential(mean=5s) or lognormal(mean=5s,sigma=1)",
             unit="a time, as text",
         ),
@@ -100,8 +100,9 @@ class RunOptions:
     num_users: int | None = field(
         default=None,
         metadata=about(
-            "closed loop with N users, each going through one session after the other; times are "
-            "then not needed, and --think-time is also the pause between two sessions",
+            "closed loop with N users; each user sends one session after the other; "
+            "the trace needs no times, and --think-time is also the pause between two "
+            "sessions",
             unit="users",
             flag="--users",
         ),
@@ -109,8 +110,8 @@ class RunOptions:
     timeout: str | None = field(
         default=None,
         metadata=about(
-            "clients give a request up so long after it arrives (30s, 500ms, 5min), where the "
-            "trace does not say it",
+            "time after which a client gives up its request, if the trace has none (30s, 500ms, "
+            "5min)",
             unit="a time, as text",
         ),
     )

@@ -53,7 +53,7 @@ def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture
     assert main([]) == 2
     told = capsys.readouterr()
     assert not told.out
-    assert "replay a trace and show what users would see" in told.err
+    assert "replay a trace and show memory, throughput and latency" in told.err
 
 
 @pytest.mark.parametrize("command", [[], ["simulate"], ["plan"], ["validate", "schedule"]])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from kvsim.traces import TraceError, apply_answers, read_trace
+from kvsim.traces import TraceError, apply_output_ids, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +140,7 @@ def test_agent_sessions(shared: Path) -> None:
     for index in range(0, len(trace), 7):
         for block in trace.prefix.ids[bounds[index] : bounds[index + 1] : 500].tolist():
             assert owner.setdefault(block, trace.session[index]) == trace.session[index]
-    inferred = apply_answers(trace, "next-turn")
+    inferred = apply_output_ids(trace, "next-turn")
     assert inferred.receipt is not None
     assert inferred.receipt.notes[-1].startswith("answers of 5,")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kvsim.traces.adjust.answers import parents_of
+from kvsim.traces.adjust.output_ids import parents_of
 from kvsim.traces.common.arguments import check_text
 from kvsim.traces.common.text import counted
 from kvsim.traces.trace.trace import TraceError

@@ -60,7 +60,7 @@ def test_a_run_as_page_picture_and_animation(capsys: pytest.CaptureFixture[str])
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
     assert Path("a.gif").read_bytes().startswith(b"GIF89a")
     assert "t = 1 s" in Path("a.svg").read_text("utf-8")
-    assert main(["report", "run", "--gif", "b.png", "--colour", "owner"]) == 0
+    assert main(["report", "run", "--gif", "b.png", "--colour", "request"]) == 0
     assert b"acTL" in Path("b.png").read_bytes(), "an animated PNG"
 
 

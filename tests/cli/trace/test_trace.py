@@ -155,10 +155,10 @@ def test_info_and_reuse_take_all_reading_options(capsys: pytest.CaptureFixture[s
         rates.append(document["statistics"]["arrivals"]["rate_per_s"])
         assert any("drawn by poisson(rate=4)" in note for note in document["receipt"]["notes"])
     assert rates[0] == rates[1] is not None
-    bailian = ["trace", "reuse", str(DATA / "bailian.jsonl"), "--json", "--answers"]
+    bailian = ["trace", "reuse", str(DATA / "bailian.jsonl"), "--json", "--output-ids"]
     assert main([*bailian, "next-turn"]) == 0
     printed = capsys.readouterr()
-    assert "ids inferred from the next turn" in " ".join(printed.err.split())
+    assert "inferred from the prompt of the next turn" in " ".join(printed.err.split())
     inferred = json.loads(printed.out)["ceiling"]["tokens_in_leading_run"]
     assert main([*bailian, "anonymous"]) == 0
     assert json.loads(capsys.readouterr().out)["ceiling"]["tokens_in_leading_run"] <= inferred

@@ -166,7 +166,7 @@ def test_keys_step_jump_and_recolour(opened: Browser) -> None:
     press(opened, "PageUp")
     by_state = opened.ask(PIXELS)
     press(opened, "c")
-    assert opened.ask("return document.querySelector('[value=owner]').checked")
+    assert opened.ask("return document.querySelector('[value=request]').checked")
     assert opened.ask(PIXELS) != by_state
 
 

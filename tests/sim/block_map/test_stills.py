@@ -106,7 +106,7 @@ def test_png_and_animations_are_small_and_the_same_each_time(
 
 
 def test_colours_by_owner_differ(maps: list[BlockMap]) -> None:
-    by_owner = svg(Picture.of(maps, "owner").scene(2 * 10**12))
+    by_owner = svg(Picture.of(maps, "request").scene(2 * 10**12))
     assert "a colour a request" in by_owner
     assert LIGHT["internal"] not in by_owner
     assert by_owner != svg(Picture.of(maps).scene(2 * 10**12))

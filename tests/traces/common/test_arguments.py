@@ -18,7 +18,7 @@ from kvsim.traces import (
     OutputRule,
     PrefixIds,
     Trace,
-    apply_answers,
+    apply_output_ids,
     arrival_rule,
     assume_max_tokens,
     bundled_path,
@@ -65,7 +65,7 @@ CALLS: Final[dict[str, tuple[Callable[..., object], dict[str, Any]]]] = {
         },
     ),
     "write_trace": (write_trace, {"trace": chat(), "path": Path("absent/folder/x.csv")}),
-    "apply_answers": (apply_answers, {"trace": chat(), "answers": "recorded"}),
+    "apply_output_ids": (apply_output_ids, {"trace": chat(), "output_ids": "recorded"}),
     "arrival_rule": (arrival_rule, {"arrivals": "poisson", "rate": 3}),
     "session_start_rule": (session_start_rule, {"starts": "poisson", "rate": 3}),
     "assume_max_tokens": (
@@ -180,7 +180,7 @@ def test_columns_made_by_hand(tmp_path: Path, changes: dict[str, Any], sentence:
     for call in (
         check_usable,
         spread_ties,
-        partial(apply_answers, answers="recorded"),
+        partial(apply_output_ids, output_ids="recorded"),
         partial(write_trace, path=tmp_path / "x.csv"),
         partial(assume_max_tokens, rule="model", max_model_len=99),
     ):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.traces import PrefixIds, Trace, TraceError, apply_answers, read_trace
+from kvsim.traces import PrefixIds, Trace, TraceError, apply_output_ids, read_trace
 from kvsim.traces.trace.prefix import PrefixPaths
 
 DATA = Path(__file__).parents[2] / "data"
@@ -49,29 +49,29 @@ def id_lists(trace: Trace) -> list[list[int]]:
 
 def test_recorded_changes_nothing() -> None:
     trace = make_trace([(20, 30, [1, 2, 3])], None, covers=True)
-    assert apply_answers(trace, "recorded") is trace
+    assert apply_output_ids(trace, "recorded") is trace
 
 
 def test_calls_of_sub_agents_are_passed_over() -> None:
     """The turn at the end follows a sub-agent's call, and repeats the request before that."""
     rows = [(16, 16, [1]), (16, 8, [7]), (40, 5, [1, 2])]
-    inferred = apply_answers(make_trace(rows, [-1, 0, 1]), "next-turn")
+    inferred = apply_output_ids(make_trace(rows, [-1, 0, 1]), "next-turn")
     assert id_lists(inferred) == [[1, 2], [7], [1, 2]]
 
 
 def test_anonymous_cuts_every_block_that_holds_a_token_of_the_answer() -> None:
     trace = make_trace([(20, 30, [1, 2, 3]), (32, 16, [1, 5, 6])], None, covers=True)
-    anonymous = apply_answers(trace, "anonymous")
+    anonymous = apply_output_ids(trace, "anonymous")
     assert id_lists(anonymous) == [[1], [1, 5]]
     assert anonymous.prefix is not None
     assert not anonymous.prefix.covers_output
     prompts = make_trace([(20, 30, [1, 2])], None)
-    assert id_lists(apply_answers(prompts, "anonymous")) == [[1, 2]]
+    assert id_lists(apply_output_ids(prompts, "anonymous")) == [[1, 2]]
 
 
 def test_the_next_prompt_names_the_answer_before_it() -> None:
     rows = [(40, 30, [1, 2, 3]), (80, 10, [1, 2, 7, 8, 9]), (20, 9, [4, 5])]
-    trace = apply_answers(make_trace(rows, [-1, 0, -1]), "next-turn")
+    trace = apply_output_ids(make_trace(rows, [-1, 0, -1]), "next-turn")
     # 40 + 30 = 70 tokens: four full blocks; the last request's partial block is cut
     assert id_lists(trace) == [[1, 2, 7, 8], [1, 2, 7, 8, 9], [4]]
     assert trace.prefix is not None
@@ -90,19 +90,19 @@ def test_the_next_prompt_names_the_answer_before_it() -> None:
 def test_what_cannot_be_inferred_stays_anonymous(
     child: tuple[int, int, list[int]], why: str
 ) -> None:
-    trace = apply_answers(make_trace([(40, 30, [1, 2, 3]), child], [-1, 0]), "next-turn")
+    trace = apply_output_ids(make_trace([(40, 30, [1, 2, 3]), child], [-1, 0]), "next-turn")
     assert id_lists(trace)[0] == [1, 2], why
 
 
 def test_sessions_alone_say_which_turn_follows() -> None:
     trace = make_trace([(16, 16, [1]), (16, 16, [5]), (48, 1, [1, 2, 3])], None)
     trace.session = ["a", "b", "a"]
-    assert id_lists(apply_answers(trace, "next-turn")) == [[1, 2], [5], [1, 2, 3]]
+    assert id_lists(apply_output_ids(trace, "next-turn")) == [[1, 2], [5], [1, 2, 3]]
 
 
 def test_the_first_turn_that_fits_counts() -> None:
     rows = [(16, 16, [1]), (48, 1, [9, 9, 9]), (48, 1, [1, 2, 3]), (48, 1, [1, 4, 5])]
-    trace = apply_answers(make_trace(rows, [-1, 0, 0, 0]), "next-turn")
+    trace = apply_output_ids(make_trace(rows, [-1, 0, 0, 0]), "next-turn")
     assert id_lists(trace)[0] == [1, 2]
 
 
@@ -112,7 +112,7 @@ def test_the_first_turn_that_fits_counts() -> None:
         (
             make_trace([(16, 1, [1])], None),
             "next",
-            "--answers 'next' is unknown .*'next-turn'.*: recorded, next",
+            "--output-ids 'next' is unknown .*'next-turn'.*: recorded, next",
         ),
         (make_trace([(16, 1, [1])], None), "next-turn", "no request of this trace follows"),
         (Trace("t", *np.ones((3, 1), np.int64)), "next-turn", "this trace has none"),
@@ -120,14 +120,14 @@ def test_the_first_turn_that_fits_counts() -> None:
 )
 def test_what_cannot_be_done_is_one_sentence(trace: Trace, answers: str, sentence: str) -> None:
     with pytest.raises(TraceError, match=sentence):
-        apply_answers(trace, answers)
+        apply_output_ids(trace, answers)
 
 
 def test_receipt_says_what_was_done() -> None:
-    trace = apply_answers(read_trace(DATA / "bailian.jsonl"), "next-turn")
+    trace = apply_output_ids(read_trace(DATA / "bailian.jsonl"), "next-turn")
     assert trace.receipt is not None
     assert trace.receipt.ids_cover_output
-    assert "answers of 1 request have ids inferred" in " ".join(trace.receipt.lines()[-3:])
+    assert "1 request have ids that were inferred" in " ".join(trace.receipt.lines()[-3:])
     assert id_lists(trace) == [[0, 1, 3, 4], [0, 1, 3, 4, 5], [8], []]
 
 
@@ -154,7 +154,7 @@ def test_shared_blocks_hold_equal_tokens(data: st.DataObject) -> None:
     trace = make_trace(rows, after, size=size)
     if max(after) < 0:
         return
-    trace = apply_answers(trace, "next-turn")
+    trace = apply_output_ids(trace, "next-turn")
     lists = id_lists(trace)
     for block_size in (2, 4, 8):
         paths = PrefixPaths(trace.prefix, len(trace), block_size)

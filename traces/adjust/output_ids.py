@@ -1,17 +1,17 @@
-"""Whose answers can be hit: the ids given for them, ids inferred from the next turn, or none.
+"""Ids of outputs: the recorded ones, ids inferred from the next turn, or none.
 
-A next turn's prompt repeats the prompt before it, then the answer, then what the user added, so
-its ids name the blocks of that answer. That it does is believed where its prompt is long enough
-and begins with the same full blocks, at least one (calls of sub-agents, which begin otherwise, are
-passed over):
+The prompt of a next turn repeats the prompt before it, then the output, and then has the new text
+of the user. So its ids name the blocks of that output. kvsim accepts this if the prompt is long
+enough and begins with the same full blocks, at least one. It skips calls of sub-agents, which begin
+with other blocks:
 
-    turn k      |---- prompt ----|-- answer --|
+    turn k      |---- prompt ----|-- output --|
     ids                 1    2   .            .          (prompt only)
-    turn k + 1  |---- prompt ------------------------|-- answer --|
+    turn k + 1  |---- prompt ------------------------|-- output --|
     ids                 1    2     7       8       9
-    inferred            1    2     7       8             for turn k: full blocks within its answer
+    inferred            1    2     7       8             for turn k: full blocks within its output
 
-Policies see such ids only once the tokens are generated; that is the engine's part.
+The engine shows such ids to policies only after it has generated the tokens.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
     from kvsim.traces.trace.trace import Trace
 
-ANSWERS: Final = ("recorded", "next-turn", "anonymous")
+OUTPUT_IDS: Final = ("recorded", "next-turn", "anonymous")
 _PASSED_OVER: Final = 64
 
 
-def apply_answers(trace: Trace, answers: str) -> Trace:
-    """Return the trace with the prefix ids that ``answers`` asks for; ``trace`` is not changed.
+def apply_output_ids(trace: Trace, output_ids: str) -> Trace:
+    """Return the trace with the selected ids of outputs; ``trace`` is not changed.
 
-    ``recorded`` leaves them as they are. ``anonymous`` drops ids of blocks that hold a token of
-    the answer: hits are then a lower bound. ``next-turn`` infers ids where the file has none for
-    answers; requests whose answer cannot be inferred have no ids beyond their prompt's full
-    blocks. O(ids).
+    ``recorded`` keeps the ids of the trace. ``anonymous`` drops the ids of blocks that hold a token
+    of the output, so hits are a lower bound. ``next-turn`` infers ids if the trace has none for
+    outputs; a request whose output cannot be inferred has ids for the full blocks of its prompt
+    only. O(ids).
 
     Raises
     ------
@@ -50,19 +50,19 @@ def apply_answers(trace: Trace, answers: str) -> Trace:
         An unknown choice, or ``next-turn`` for a trace without ids or without sessions.
     """
     check_trace(trace)
-    if answers not in ANSWERS:
-        raise TraceError(unknown("--answers", answers, ANSWERS))
-    if answers == "recorded" or (answers == "anonymous" and trace.prefix is None):
+    if output_ids not in OUTPUT_IDS:
+        raise TraceError(unknown("--output-ids", output_ids, OUTPUT_IDS))
+    if output_ids == "recorded" or (output_ids == "anonymous" and trace.prefix is None):
         return trace
-    if answers == "anonymous":
+    if output_ids == "anonymous":
         return _anonymous(trace)
     if trace.prefix is None:
         raise TraceError(
-            "--answers next-turn infers ids of answers from ids of prompts, and this trace has "
-            "none; leave it out"
+            "--output-ids next-turn infers ids of outputs from ids of prompts, but this trace has "
+            "none; leave out --output-ids"
         )
     if trace.prefix.covers_output:
-        return _with(trace, trace.prefix, "answers have ids of their own: nothing to infer")
+        return _with(trace, trace.prefix, "outputs have ids already; none are inferred")
     return _next_turn(trace, trace.prefix)
 
 
@@ -72,25 +72,27 @@ def _anonymous(trace: Trace) -> Trace:
     if prefix.covers_output:
         ids = Ragged(np.diff(prefix.offsets), prefix.ids)
         prefix = _prefix(prefix, ids.clip(trace.prompt_tokens // prefix.block_size), covers=False)
-    return _with(trace, prefix, "answers are anonymous (--answers): hits are a lower bound")
+    return _with(
+        trace, prefix, "outputs have no ids (--output-ids anonymous): hits are a lower bound"
+    )
 
 
 def _next_turn(trace: Trace, prefix: PrefixIds) -> Trace:
     parents = parents_of(trace)
     if not (parents >= 0).any():
         raise TraceError(
-            "--answers next-turn needs turns that follow each other, and no request of this trace "
-            "follows another; leave it out"
+            "--output-ids next-turn needs turns that follow each other, but no request of this "
+            "trace follows another; leave out --output-ids"
         )
     size = prefix.block_size
     full = trace.prompt_tokens // size
     upto = (trace.prompt_tokens + trace.output_tokens) // size
     known = np.minimum(np.diff(prefix.offsets), full)  # ids of full blocks of the prompt
     total = trace.prompt_tokens + trace.output_tokens
-    chosen = np.arange(len(trace))  # whose ids a request takes
+    chosen = np.arange(len(trace))  # the request whose ids each request takes
     lengths = known.copy()
     for child in np.flatnonzero(parents >= 0).tolist():
-        parent = _speaker_before(prefix, parents, child)
+        parent = _turn_before(prefix, parents, child)
         if parent < 0 or chosen[parent] != parent or known[parent] < max(int(full[parent]), 1):
             continue
         if trace.prompt_tokens[child] < total[parent] or known[child] <= known[parent]:
@@ -106,8 +108,8 @@ def _next_turn(trace: Trace, prefix: PrefixIds) -> Trace:
     num_inferred = int(np.count_nonzero(chosen != np.arange(len(trace))))
     num_cut = int(np.count_nonzero(np.diff(prefix.offsets) > full))
     note = (
-        f"answers of {counted(num_inferred, 'request')} have ids inferred from the next "
-        "turn's prompt"
+        f"outputs of {counted(num_inferred, 'request')} have ids that were inferred from the "
+        "prompt of the next turn"
     )
     if num_cut:
         one = "id of a partial block at the end of a prompt is"
@@ -117,9 +119,9 @@ def _next_turn(trace: Trace, prefix: PrefixIds) -> Trace:
 
 
 def parents_of(trace: Trace) -> NDArray[np.int64]:
-    """Return the request that each one follows, -1 for none.
+    """Return the request that each request follows, -1 for none.
 
-    By ``after_request``, or where a trace does not say it by the order within sessions.
+    The column ``after_request`` says so; without it, the order within each session does.
     """
     if trace.after_request is not None:
         return trace.after_request
@@ -132,8 +134,8 @@ def parents_of(trace: Trace) -> NDArray[np.int64]:
     return parents
 
 
-def _speaker_before(prefix: PrefixIds, parents: NDArray[np.int64], child: int) -> int:
-    """Return the nearest request before a turn whose first block is the turn's, -1 for none."""
+def _turn_before(prefix: PrefixIds, parents: NDArray[np.int64], child: int) -> int:
+    """Return the nearest request before a turn with the same first block, -1 for none."""
     offsets, ids = prefix.offsets, prefix.ids
     parent = int(parents[child])
     for _ in range(_PASSED_OVER):
