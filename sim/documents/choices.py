@@ -1,4 +1,4 @@
-"""What there is to choose from, by kind."""
+"""Choices of `kvsim list`, by kind."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from kvsim.traces.common.part import Document, Part, key
 
 
 class Choice(Part):
-    """One thing to choose."""
+    """A choice."""
 
-    use: str = key("", "where the name goes")
+    use: str = key("", "option or key that takes the name")
     name: str = key()
-    what: str = key("", "one line")
-    verified: str = key("", "what stands behind it; may be empty")
+    what: str = key("", "description in one line")
+    verified: str = key("", "how it was verified; can be empty")
 
 
 class Choices(Document):
-    """Of each kind that was asked for."""
+    """Choices of each requested kind."""
 
     title = "Choices"
     schema = "kvsim.list/1"

@@ -1,4 +1,4 @@
-"""A comparison: several scenarios side by side, a row each."""
+"""A comparison: a row for each scenario."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kvsim.traces.common.part import Document, Part, key
 
 
 class ComparedTrace(TraceName):
-    """What is kept of a trace."""
+    """A compared trace."""
 
     requests: int = key("1")
 
 
 class Shares(Part):
-    """Shares of KV memory; ``None`` where no time passed."""
+    """Shares of KV memory; ``None`` if no time passed."""
 
     all_time: Primitives | None = key(
         "1", "fractions of KV memory; sum to 1; `null` where no time passed"
@@ -27,16 +27,16 @@ class Shares(Part):
 
 
 class Views(Part):
-    """The same while requests waited, in groups; ``None`` where none did."""
+    """The shares while requests waited, in groups; ``None`` if no request waited."""
 
     six: States | None = key(
         "1", "fractions while requests waited; sum to 1; `null` where none did"
     )
-    sosp23: PaperStates | None = key("1", "the same as the PagedAttention paper counts it")
+    sosp23: PaperStates | None = key("1", "the same, in the states of the PagedAttention paper")
 
 
 class KVInUse(Part):
-    """Thumbnail of a run in a few numbers."""
+    """A few numbers for the thumbnail of a run."""
 
     seconds: float = key("s", "length of the run")
     shares: list[float] = key(
@@ -48,13 +48,13 @@ class Metrics(Part):
     """Numbers of the summary that are compared; tables show those with a label."""
 
     pool_bytes: int = key("B")
-    arrivals_per_s: float | None = key("/s", "between the first arrival and the last")
+    arrivals_per_s: float | None = key("/s", "between the first and the last arrival")
     finished: int = key("1", "requests", label="finished")
     refused: int = key("1", "requests", label="refused", better="less")
     unfinished: int = key("1", "requests")
     mean_running: float = key("1", "requests in the engine", label="mean running")
     mean_running_while_waiting: float | None = key("1", "the same while requests waited")
-    peak_running: int = key("1", "most at a time", label="peak running")
+    peak_running: int = key("1", "maximum of requests in the engine", label="peak running")
     sustained_requests_per_s: float | None = key("/s", label="sustained req/s", better="more")
     requests_per_s: float | None = key("/s")
     output_tokens_per_s: float | None = key("/s")
@@ -105,12 +105,12 @@ class Metrics(Part):
 
 
 class Row(Part):
-    """One scenario's result."""
+    """Result of a scenario."""
 
-    name: str = key("", "scenario (then trace, where there are several)")
+    name: str = key("", "scenario, then trace if there are several")
     trace: str = key("", "the trace's name")
     scenario: dict[str, object] = key("", "all keys of the scenario, as its file has them")
-    rate_scale: str = key("", "arrivals came so many times as fast (a fraction such as `5/2`)")
+    rate_scale: str = key("", "factor of the arrival rate (a fraction such as `5/2`)")
     verified: str | None = key("", "`scenario.verified` of a summary")
     cost: Cost = key("", "as in a summary")
     notes: list[str] = key("", "as in a summary")
@@ -122,9 +122,9 @@ class Row(Part):
 
 
 class Differences(Part):
-    """Metrics less those of another row; ``None`` where either is undefined."""
+    """Metrics minus those of another row; ``None`` if one of them is undefined."""
 
-    hit_percent: float | None = key("%", "the first less the second")
+    hit_percent: float | None = key("%", "the first minus the second")
     ttft_s_p50: float | None = key("s", "the same")
     ttft_s_p99: float | None = key("s", "the same")
     sustained_requests_per_s: float | None = key("/s", "the same")
@@ -132,10 +132,10 @@ class Differences(Part):
 
 
 class DifferenceToLRU(Part):
-    """A row that reads the future beside the same scenario under LRU."""
+    """A row that reads the future, and the same scenario under LRU."""
 
     name: str = key("", "a row that reads the future")
-    against: str = key("", "the one under `lru`")
+    against: str = key("", "the row under `lru`")
     metrics: Differences = key()
 
 

@@ -1,4 +1,4 @@
-"""Why a run came out as it did: wholes and their parts."""
+"""Causes of lost hits and of time to first token."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ class Hits(Part):
     """Where prefix-cache hits were lost."""
 
     prompt_tokens: int = key("1", "tokens of admitted prompts")
-    parts: dict[str, int] = key("1", "the same by what became of them; they add up")
+    parts: dict[str, int] = key("1", "the same tokens by hit or cause of the loss; they add up")
 
 
 class MeanTtft(Part):
-    """Where time to first token went, in the mean over some requests."""
+    """Mean time to first token of some requests, by part."""
 
-    requests: int = key("1", "so many")
+    requests: int = key("1", "number of requests")
     mean_parts_s: dict[str, float] = key("s", "mean time to first token by part; they add up")
 
 
 class Ttft(Part):
     """All requests, and the slowest."""
 
-    all: MeanTtft = key("", "all that had a first token")
-    slowest: MeanTtft = key("", "the slowest hundredth of them, at least one")
+    all: MeanTtft = key("", "all requests with a first token")
+    slowest: MeanTtft = key("", "the slowest 1 % of them, at least one")
 
 
 class Explanation(Document):
-    """Parts of a whole, each adding up to it."""
+    """Parts that add up to the whole."""
 
     title = "Explanation"
     schema = "kvsim.explain/1"

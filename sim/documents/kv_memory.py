@@ -1,4 +1,4 @@
-"""What the KV memory held: pool, states, copies and retention, as parts of the summary."""
+"""KV memory of a run: pool, states, copies and retention, as parts of the summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class States(Part):
 
 
 class PaperStates(Part):
-    """The same as the PagedAttention paper (SOSP 2023) counts it."""
+    """KV memory by the states of the PagedAttention paper (SOSP 2023)."""
 
     token: float = key()
     reserved: float = key()
@@ -41,59 +41,59 @@ class Primitives(Part):
 
 
 class Sharing(Part):
-    """What owners save because some of their blocks have several."""
+    """Memory that requests save by sharing blocks."""
 
-    factor: float | None = key("1", "logical by physical bytes of owned blocks")
-    savings_percent: float | None = key("%", "of the blocks that owners hold")
+    factor: float | None = key("1", "logical / physical bytes of held blocks")
+    savings_percent: float | None = key("%", "saved share of the logical bytes of held blocks")
 
 
 class MemoryHeld(Part):
-    """What the pool held over a stretch of time."""
+    """Contents of the pool over a part of the run."""
 
-    seconds: float = key("s", "time that the shares below are over")
+    seconds: float = key("s", "length of this part")
     states_percent: States = key("%", "KV memory by state; sums to 100")
-    sosp23_percent: PaperStates = key("%", "the same as the PagedAttention paper counts it")
+    sosp23_percent: PaperStates = key("%", "the same, in the states of the PagedAttention paper")
     primitives_percent: Primitives = key("%", "the same by primitives")
     primitives_mean_bytes: Primitives = key("B", "mean over time")
     sharing: Sharing = key()
 
 
 class Memory(Part):
-    """The pool and what it held."""
+    """The pool and its contents."""
 
     pool_bytes: int = key("B", "KV memory on each rank")
-    block_bytes: int = key("B", "a block of it, on each rank")
+    block_bytes: int = key("B", "bytes of a block, on each rank")
     num_gpu_blocks: int = key("1", "blocks (or slots)")
-    block_size: int = key("1", "tokens a block")
+    block_size: int = key("1", "tokens in a block")
     all_time: MemoryHeld = key()
     while_waiting: MemoryHeld = key()
 
 
 class Host(Part):
-    """Host memory that swapped blocks took."""
+    """Host memory of swapped blocks."""
 
     swapped_out_bytes: int = key("B", "copied to host memory")
-    swapped_in_bytes: int = key("B", "copied back from it")
-    mean_bytes: float = key("B", "held there, mean over time")
-    peak_bytes: int = key("B", "most held there at a time")
+    swapped_in_bytes: int = key("B", "copied back from host memory")
+    mean_bytes: float = key("B", "held in host memory, mean over time")
+    peak_bytes: int = key("B", "held in host memory, maximum")
     copying_s: float = key("s", "time of the copies")
-    times_full: int = key("1", "victims that the host had no room for")
+    times_full: int = key("1", "number of victims without room in host memory")
 
 
 class Relocations(Part):
-    """What became of outgrown reservations, and runs slid together."""
+    """Outgrown reservations, and reservations that were slid together."""
 
-    grown_in_place: int = key("1", "outgrown reservations that grew where they were")
+    grown_in_place: int = key("1", "outgrown reservations that grew in place")
     moved: int = key("1", "outgrown reservations that moved")
-    preempted: int = key("1", "outgrown reservations that preempted somebody")
-    slid: int = key("1", "runs slid together")
+    preempted: int = key("1", "outgrown reservations that preempted a request")
+    slid: int = key("1", "reservations that were slid")
     moved_bytes: int = key("B", "copied to move")
     slid_bytes: int = key("B", "copied to slide")
-    copy_s: float = key("s", "time that steps lasted longer for it")
+    copy_s: float = key("s", "time that the copies added to steps")
 
 
 class CopyOnWrite(Part):
-    """Blocks of sequence groups that one sequence wrote to."""
+    """Copied blocks of sequence groups."""
 
     blocks: int = key("1", "blocks of sequence groups copied because one sequence wrote to them")
     bytes: int = key("B")
@@ -101,7 +101,7 @@ class CopyOnWrite(Part):
 
 
 class PeakBytes(Part):
-    """Most that one sequence held, by what it was doing."""
+    """Largest memory of one sequence, by its phase."""
 
     prompt: int = key()
     recomputing: int = key()
@@ -117,23 +117,23 @@ class Compaction(Part):
 
 
 class Scores(Part):
-    """Attention scores beside the kept tokens."""
+    """Attention scores of the kept tokens."""
 
     mean_bytes: float = key("B", "attention scores, outside the pool")
-    peak_bytes: int = key("B", "most of them at a time")
+    peak_bytes: int = key("B", "maximum")
 
 
 class Retention(Part):
-    """What chosen retention dropped and kept."""
+    """Effects of the retention policy."""
 
     kind: str = key()
-    budget: int = key("1", "tokens kept of a sequence")
-    full_mean_bytes: float = key("B", "all computed tokens")
-    shared_mean_bytes: float = key("B", "what block tables hold")
-    per_head_mean_bytes: float = key("B", "tables of each head's own")
-    holes_mean_bytes: float = key("B", "holes among what is held")
+    budget: int = key("1", "tokens kept in each sequence")
+    full_mean_bytes: float = key("B", "memory of all computed tokens")
+    shared_mean_bytes: float = key("B", "memory of the block tables")
+    per_head_mean_bytes: float = key("B", "memory with a table for each head")
+    holes_mean_bytes: float = key("B", "holes in the held memory")
     holes_percent_of_held: float | None = key("%")
-    peak_bytes_of_one: PeakBytes = key("B", "most that one sequence held")
-    compaction: Compaction | None = key("", '`null` but for `retention.compaction = "eager"`')
-    scores: Scores | None = key("", "`null` but for `heavy-hitters`")
+    peak_bytes_of_one: PeakBytes = key("B", "largest memory of one sequence")
+    compaction: Compaction | None = key("", '`null` unless `retention.compaction = "eager"`')
+    scores: Scores | None = key("", "`null` unless `heavy-hitters`")
     attention_mass_kept: float | None = key("1", "share; `null` without a file of scores")

@@ -1,4 +1,4 @@
-"""The manifest of a run folder: all that makes the run again, and what it stood on."""
+"""The manifest of a run folder: everything that is needed to repeat the run."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from kvsim.traces.common.part import Document, Part, key
 class TraceSource(Part):
     """How a command read the trace."""
 
-    path: str = key("", "as it was given")
-    options: dict[str, object] = key("", "of the command line, by name")
+    path: str = key("", "as on the command line")
+    options: dict[str, object] = key("", "options of the command line, by name")
 
 
 class ManifestTrace(TraceName):
     """The trace, and how it was read."""
 
     requests: int = key("1")
-    source: TraceSource | None = key("", "`null` where it came from no file")
+    source: TraceSource | None = key("", "`null` if it is from no file")
 
 
 class Versions(Part):
-    """Of the packages that shape results or files."""
+    """Versions of the packages that influence results or files."""
 
     kvsim: str = key()
     numpy: str = key()
@@ -34,24 +34,24 @@ class ManifestPool(Part):
     """Sizes of the pool."""
 
     num_blocks: int = key("1", "blocks (or slots)")
-    block_size: int = key("1", "tokens a block")
+    block_size: int = key("1", "tokens in a block")
     num_null_blocks: int = key("1", "blocks that no request gets")
     block_bytes: int = key("B")
-    remainder_bytes: int = key("B", "that fit no block")
-    scores_per_token: int = key("1", "attention scores")
+    remainder_bytes: int = key("B", "rest of the pool that is smaller than a block")
+    scores_per_token: int = key("1", "attention scores of a token")
 
 
 class PoolTerm(Part):
-    """A line of where the pool's memory comes from."""
+    """A line of the calculation of the pool size."""
 
-    name: str = key("", "where the pool's memory comes from")
+    name: str = key("", "name of the line")
     formula: str = key()
     num_bytes: int = key("B")
-    assumed: bool = key("", "whether it stands on an assumption")
+    assumed: bool = key("", "whether it is assumed")
 
 
 class EngineName(Part):
-    """Which engine walked through the steps."""
+    """The engine of the run."""
 
     name: str = key("", "as in a summary")
     reason: str = key("", "as in a summary")
@@ -61,11 +61,11 @@ class Audit(Part):
     """Whether invariants were checked."""
 
     asked: bool = key("", "`--audit`")
-    events: int = key("1", "scheduling calls that were checked")
+    events: int = key("1", "number of scheduling calls that were checked")
 
 
 class Manifest(Document):
-    """Everything needed to make a run again."""
+    """Everything that is needed to repeat a run."""
 
     title = "Manifest"
     schema = "kvsim.manifest/1"
@@ -75,13 +75,13 @@ class Manifest(Document):
         "", "all keys of the scenario, as its file has them (docs/scenarios.md)"
     )
     trace: ManifestTrace = key()
-    options: dict[str, object] = key("", "what else shaped the run (`rate_scale`, `closed`, ...)")
+    options: dict[str, object] = key("", "further options of the run (`rate_scale`, `closed`, ...)")
     seed: int = key("1")
     versions: Versions = key()
-    scheduler_config: dict[str, object] = key("", "the engine's rules as they were settled")
+    scheduler_config: dict[str, object] = key("", "rules of the engine, after all defaults")
     pool: ManifestPool = key()
     pool_terms: list[PoolTerm] = key()
-    cost_source: str = key("", "where step times come from")
+    cost_source: str = key("", "source of the step times")
     engine: EngineName = key()
     audit: Audit = key()
-    partial: bool = key("", "stopped by Ctrl-C")
+    partial: bool = key("", "whether Ctrl-C stopped the run")

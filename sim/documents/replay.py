@@ -1,4 +1,4 @@
-"""A recorded run beside its replay."""
+"""A measured run and its replay."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from kvsim.traces.common.part import Document, Part, key
 
 
 class ReplayFigure(Part):
-    """One statistic of both."""
+    """A statistic of the measured run (`theirs`) and of the replay (`ours`)."""
 
     metric: str = key("", "such as `ttft`")
     statistic: str = key("", "such as `p99`")
-    theirs_s: float | None = key("s", "`null` where the log does not have it")
-    ours_s: float = key("s")
-    error: float | None = key("1", "ours by theirs, less 1")
+    theirs_s: float | None = key("s", "measured; `null` if the log does not have it")
+    ours_s: float = key("s", "simulated")
+    error: float | None = key("1", "simulated / measured - 1")
 
 
 class ReplayDocument(Document):
-    """Figures of a recorded run, theirs beside ours."""
+    """Figures of a measured run and of its replay."""
 
     title = "Replay"
     schema = "kvsim.replay/1"
@@ -25,6 +25,6 @@ class ReplayDocument(Document):
     run: str = key("", "name of the log")
     notes: list[str] = key("", "what was assumed")
     figures: list[ReplayFigure] = key()
-    preemptions: int = key("1", "ours")
-    hit_tokens: int = key("1", "ours")
-    resume_hit_tokens: int = key("1", "ours")
+    preemptions: int = key("1", "in the replay")
+    hit_tokens: int = key("1", "in the replay")
+    resume_hit_tokens: int = key("1", "in the replay")

@@ -7,16 +7,16 @@ from kvsim.traces.common.part import Document, Part, key
 
 
 class TraceName(Part):
-    """Which trace was replayed."""
+    """The replayed trace."""
 
     name: str = key("", "the trace as it was replayed")
-    sha256: str = key("", "hash of the file's bytes (empty where it came from no file)")
+    sha256: str = key("", "hash of the file's bytes (empty if the trace is from no file)")
 
 
 class ScenarioNames(Part):
-    """What was simulated, by name."""
+    """Names of the scenario."""
 
-    preset: str = key("", "what was simulated; empty for a scenario of your own")
+    preset: str = key("", "name of the preset; empty for your own scenario")
     model: str = key("", "the model's name")
     hardware: str = key("", "the card's name")
     verified: str | None = key(
@@ -26,41 +26,41 @@ class ScenarioNames(Part):
 
 
 class EngineUsed(Part):
-    """Which engine walked through the steps; no result depends on it."""
+    """The engine of the run; no result depends on it."""
 
     name: str = key("", "`leaper` or `stepper`; no result depends on it")
-    reason: str = key("", "what it relied on, or why steps were walked one by one")
-    audited: int = key("1", "scheduling calls whose invariants were checked (`--audit`)")
+    reason: str = key("", "what the leaper relied on, or why the stepper ran")
+    audited: int = key("1", "number of scheduling calls with checked invariants (`--audit`)")
 
 
 class Requests(Part):
     """Requests of the trace by how they ended."""
 
     total: int = key("1", "requests of the trace")
-    finished: int = key("1", "requests whose last token is there")
+    finished: int = key("1", "requests with their last token")
     refused: int = key("1", "requests that could never run")
-    unfinished: int = key("1", "requests that the end of the run cut short")
+    unfinished: int = key("1", "requests that were not finished when the run ended")
     aborted: int = key("1", "requests that their clients gave up")
-    not_sent: int = key("1", "requests that follow one that was refused or aborted")
+    not_sent: int = key("1", "requests that follow a refused or aborted request")
     refused_ids: list[str] = key("", "the first 20 refused")
-    refused_reasons: dict[str, str] = key("", "why, by request, of the first 20")
+    refused_reasons: dict[str, str] = key("", "reasons of the first 20, by request")
 
 
 class Window(Part):
-    """The stretch of time that rates are over."""
+    """The time over which rates are computed."""
 
     first_arrival_s: float = key("s", "since the trace's zero")
     last_arrival_s: float = key("s", "since the trace's zero")
     end_s: float = key("s", "since the trace's zero")
     seconds: float = key("s", "first arrival to end")
-    peak_running: int = key("1", "most requests in the engine at a time")
+    peak_running: int = key("1", "largest number of requests in the engine")
 
 
 class Phase(Part):
     """A part of the window."""
 
     seconds: float = key("s", "length of a part of the window")
-    requests_finished: int = key("1", "requests whose last token came in it")
+    requests_finished: int = key("1", "requests with their last token in this part")
     requests_per_s: float | None = key("/s", "of those requests")
     output_tokens_per_s: float | None = key("/s", "of those requests")
     mean_running: float = key("1", "mean over time")
@@ -76,17 +76,16 @@ class Phases(Part):
 
 
 class Verdict(Part):
-    """Whether the numbers tell of the system, or of the length of the trace."""
+    """Whether the numbers describe the system, or only the length of the trace."""
 
     kind: str = key("", "`stable`, `overloaded` or `too short`")
-    text: str = key("", "the sentence shown")
+    text: str = key("", "the verdict as a sentence")
     binds: str | None = key(
-        "", "what most requests waited for, a key of `waited_s`; `null` where none did"
+        "", "the cause with the longest waiting time, a key of `waited_s`; `null` if none waited"
     )
     queue_slope_per_s: float | None = key(
         "/s",
-        "growth of the queue while requests arrive, after the ramp-up; `null` where too few "
-        "windows tell",
+        "growth of the queue while requests arrive, after the ramp-up; `null` with too few windows",
     )
     trusted_percentile: int | None = key(
         "%", "the highest of 50, 90, 99 with ten finished requests beyond it"
@@ -94,7 +93,7 @@ class Verdict(Part):
 
 
 class Statistics(Part):
-    """What is told of many numbers; ``null`` but for their number where there are none."""
+    """Statistics of many numbers; without numbers, all but ``num`` are ``null``."""
 
     mean: float | None = key()
     p50: float | None = key()
@@ -105,43 +104,45 @@ class Statistics(Part):
 
 
 class Latency(Part):
-    """How long requests took; percentiles interpolate linearly."""
+    """Latencies of requests; percentiles interpolate linearly."""
 
     queue_s: Statistics = key("s", "arrival to the first step that serves it, of finished requests")
     ttft_s: Statistics = key("s", "arrival to the first token, of finished requests")
-    tpot_s: Statistics = key("s", "time a token after the first, of finished requests of several")
+    tpot_s: Statistics = key(
+        "s", "time per token after the first, of finished requests with several"
+    )
     itl_s: Statistics = key("s", "gap between two tokens of a request, of all gaps")
     e2e_s: Statistics = key("s", "arrival to the last token, of finished requests")
-    normalised_s_per_token: Statistics = key("s", "E2E latency by output tokens")
+    normalised_s_per_token: Statistics = key("s", "E2E latency / output tokens")
 
 
 class Throughput(Part):
     """Rates over the window."""
 
-    requests_per_s: float | None = key("/s", "finished requests, over the window")
-    output_tokens_per_s: float | None = key("/s", "generated tokens, over the window")
-    total_tokens_per_s: float | None = key("/s", "with prompts of finished requests")
+    requests_per_s: float | None = key("/s", "finished requests / window")
+    output_tokens_per_s: float | None = key("/s", "generated tokens / window")
+    total_tokens_per_s: float | None = key("/s", "including prompts of finished requests")
     sustained_requests_per_s: float | None = key(
-        "/s", "finishes without the first and the last tenth"
+        "/s", "rate of finishes, without the first and the last tenth"
     )
-    output_tokens: int = key("1", "generated")
-    total_tokens: int = key("1", "with prompts of finished requests")
+    output_tokens: int = key("1", "generated tokens")
+    total_tokens: int = key("1", "including prompts of finished requests")
 
 
 class Limits(Part):
     """The limits of ``[slo]`` that were given."""
 
-    ttft_s: float | None = key("s", "limit, where it is given", optional=True)
-    tpot_s: float | None = key("s", "limit, where it is given", optional=True)
-    e2e_s: float | None = key("s", "limit, where it is given", optional=True)
+    ttft_s: float | None = key("s", "limit, if given", optional=True)
+    tpot_s: float | None = key("s", "limit, if given", optional=True)
+    e2e_s: float | None = key("s", "limit, if given", optional=True)
 
 
 class Goodput(Part):
-    """Requests that keep every limit."""
+    """Requests that meet every limit."""
 
     slo: Limits = key()
-    requests: int = key("1", "finished requests that keep the limits")
-    requests_per_s: float | None = key("/s", "over the window")
+    requests: int = key("1", "finished requests that meet the limits")
+    requests_per_s: float | None = key("/s", "of these requests, over the window")
     percent_of_finished: float | None = key("%", "of the finished requests")
 
 
@@ -149,13 +150,13 @@ class Cache(Part):
     """Prefix cache."""
 
     prompt_tokens: int = key("1", "tokens of admitted prompts")
-    hit_tokens: int = key("1", "of them found in the cache at first admission")
+    hit_tokens: int = key("1", "of these, tokens found in the cache at the first admission")
     hit_percent: float | None = key("%", "of the tokens of admitted prompts")
-    evicted_blocks: int = key("1", "blocks that lost their key to a new owner")
+    evicted_blocks: int = key("1", "cached blocks that were reused for other tokens")
 
 
 class ByMode(Part):
-    """Preemptions by what became of the KV."""
+    """Preemptions by what was done with the KV."""
 
     recompute: int = key("1", "preemptions")
     swap: int = key("1", "preemptions")
@@ -164,12 +165,12 @@ class ByMode(Part):
 class Judged(Part):
     """Choices of the mode ``auto``."""
 
-    judged: int = key("1", "choices whose victim came back")
-    right: int = key("1", "of them those that were right")
+    judged: int = key("1", "choices with a victim that was resumed")
+    right: int = key("1", "of these, choices that were right")
 
 
 class ByChoice(Part):
-    """Choices of the mode ``auto``, by what was chosen."""
+    """Choices of the mode ``auto``, by choice."""
 
     recompute: Judged = key()
     swap: Judged = key()
@@ -183,33 +184,35 @@ class Auto(Judged):
 
 
 class Preemptions(Part):
-    """Requests that gave their memory up while they ran."""
+    """Preempted requests."""
 
     count: int = key("1", "preemptions")
-    requests: int = key("1", "requests that had any")
+    requests: int = key("1", "requests with at least one preemption")
     by_mode: ByMode = key()
-    lost_tokens: int = key("1", "computed tokens thrown away")
-    resume_hit_tokens: int = key("1", "of them found again in the cache")
-    recomputed_tokens: int = key("1", "of them computed again")
-    auto: Auto | None = key("", '`null` but for `preemption.mode = "auto"`')
+    lost_tokens: int = key("1", "computed tokens that were freed")
+    resume_hit_tokens: int = key("1", "of these, tokens found in the cache at the next admission")
+    recomputed_tokens: int = key("1", "of these, tokens computed again")
+    auto: Auto | None = key("", '`null` unless `preemption.mode = "auto"`')
 
 
 class Stalls(Part):
-    """Gaps between two tokens that held a preemption."""
+    """Gaps between two tokens with a preemption in between."""
 
-    count: int = key("1", "gaps between two tokens that held a preemption")
+    count: int = key("1", "gaps between two tokens with a preemption in between")
     seconds: float = key("s", "their sum")
     longest_s: float = key("s", "the longest")
 
 
 class Queue(Part):
-    """The longest wait, and who was passed by others."""
+    """The longest wait, and overtaken requests."""
 
     longest_wait_s: float = key("s")
-    most_overtaken: int = key("1", "later arrivals that entered before one request")
-    starved_after: int = key("1", "overtaken by more than so many: starved")
-    starved: int = key("1", "requests")
-    starved_percent: float | None = key("%", "of all that entered the queue")
+    most_overtaken: int = key(
+        "1", "largest number of later arrivals that were scheduled before a request"
+    )
+    starved_after: int = key("1", "a request counts as starved if it was overtaken more often")
+    starved: int = key("1", "starved requests")
+    starved_percent: float | None = key("%", "of all requests that were queued")
 
 
 class UserMeans(Part):
@@ -220,41 +223,41 @@ class UserMeans(Part):
 
 
 class OtherUsers(Part):
-    """What some users met."""
+    """Latencies of some users."""
 
     ttft_s: Statistics = key("s", "of finished requests")
 
 
 class HeaviestUser(OtherUsers):
-    """What the user met who asks for most tokens."""
+    """Latencies of the user with the most tokens."""
 
-    user: str = key("", "who asks for most tokens")
-    tokens_percent: float = key("%", "its part of all tokens")
+    user: str = key("", "name of the user with the most tokens")
+    tokens_percent: float = key("%", "share of this user in all tokens")
 
 
 class Users(Part):
-    """What users met."""
+    """Latencies of users."""
 
-    named: int = key("1", "names")
-    mean_ttft_s: UserMeans = key("s", "of the users' own means")
+    named: int = key("1", "number of users")
+    mean_ttft_s: UserMeans = key("s", "of the means of the users")
     heaviest: HeaviestUser = key()
     others: OtherUsers = key()
 
 
 class Prediction(Part):
-    """How good predicted lengths were."""
+    """Quality of the predicted lengths."""
 
     predictor: str = key()
     num: int = key("1", "finished requests with a prediction")
     rank_correlation: float | None = key("1", "Spearman's, of predicted and true length")
-    over_percent: float = key("%", "of the predictions, those above the answer")
-    over_mean_tokens: float | None = key("1", "by so many tokens in the mean")
-    under_percent: float = key("%", "of the predictions, those below the answer")
-    under_mean_tokens: float | None = key("1", "by so many tokens in the mean")
+    over_percent: float = key("%", "share of the predictions above the true length")
+    over_mean_tokens: float | None = key("1", "mean error of these, in tokens")
+    under_percent: float = key("%", "share of the predictions below the true length")
+    under_mean_tokens: float | None = key("1", "mean error of these, in tokens")
 
 
 class Waited(Part):
-    """Request-seconds of waiting, by what the queue's head waited for."""
+    """Request-seconds of waiting, by the cause of waiting of the queue's head."""
 
     step: float = key()
     max_num_seqs: float = key()
@@ -264,11 +267,11 @@ class Waited(Part):
 
 
 class Cost(Part):
-    """Where step times come from."""
+    """The source of the step times."""
 
-    source: str = key("", "where step times come from")
+    source: str = key("", "source of the step times")
     steps: int = key("1", "steps")
-    steps_outside: int = key("1", "of them outside the measured range")
+    steps_outside: int = key("1", "of these, steps outside the measured range")
     percent_outside: float | None = key("%")
 
 
@@ -282,8 +285,8 @@ class Summary(Document):
     trace: TraceName = key()
     scenario: ScenarioNames = key()
     engine: EngineUsed = key()
-    partial: bool = key("", "stopped by Ctrl-C: what follows is the part before it")
-    notes: list[str] = key("", "sentences on what the inputs do to the numbers")
+    partial: bool = key("", "whether Ctrl-C stopped the run; the numbers are for the time before")
+    notes: list[str] = key("", "effects of the inputs on the numbers, as sentences")
     requests: Requests = key()
     window: Window = key()
     phases: Phases = key()
@@ -295,14 +298,14 @@ class Summary(Document):
     cache: Cache = key()
     preemptions: Preemptions = key()
     host: Host = key()
-    relocations: Relocations | None = key(
-        "", "`null` but for reservations that may be outgrown or slid"
-    )
+    relocations: Relocations | None = key("", "`null` unless reservations can be outgrown or slid")
     copy_on_write: CopyOnWrite = key()
-    retention: Retention | None = key("", "`null` but for chosen retention (docs/retention.md)")
+    retention: Retention | None = key("", "`null` without a retention policy (docs/retention.md)")
     stalls: Stalls = key()
     queue: Queue = key()
-    users: Users | None = key("", "`null` where the trace names no users")
+    users: Users | None = key("", "`null` if the trace names no users")
     prediction: Prediction | None = key("", "`null` without a length predictor")
-    waited_s: Waited = key("s", "request-seconds of waiting, by what the queue's head waited for")
+    waited_s: Waited = key(
+        "s", "request-seconds of waiting, by the cause of waiting of the queue's head"
+    )
     cost: Cost = key()
