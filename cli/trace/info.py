@@ -78,9 +78,9 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
         if getattr(statistics, name):
             counts += f", {number(getattr(statistics, name))} {name}"
     if statistics.zero_outputs:
-        counts += f", {number(statistics.zero_outputs)} without an answer"
+        counts += f", {number(statistics.zero_outputs)} without an output"
     if several := num_several(trace):
-        counts += f", {number(several)} for several answers"
+        counts += f", {number(several)} for several outputs"
     for name in ("sessions", "users"):
         if (count := getattr(statistics, name)) is not None:
             counts += f", {counted(count, name[:-1])}"
@@ -102,11 +102,11 @@ def info_lines(trace: Trace, statistics: Statistics) -> list[str]:
             lines += wrapped("dispersion (IoD)", dispersion)
     rows = [["tokens", "mean", "p50", "p90", "p99", "max"], _row("prompt", statistics.prompt)]
     if statistics.output is not None:
-        rows.append(_row("answer", statistics.output))
+        rows.append(_row("output", statistics.output))
     lines += ["", *table(rows)]
     lines += ["", *_histogram("prompt tokens", trace.prompt_tokens)]
     if statistics.output is not None:
-        lines += ["", *_histogram("answer tokens", trace.output_tokens)]
+        lines += ["", *_histogram("output tokens", trace.output_tokens)]
     return lines
 
 

@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     _print_fit(
         "prompt" if made.trace.turn is None else "new text", made.text_tokens, workload.prompt
     )
-    _print_fit("answer", made.trace.output_tokens, workload.output)
+    _print_fit("output", made.trace.output_tokens, workload.output)
     return 0
 
 
@@ -238,7 +238,7 @@ def _print_source(preset: Preset) -> None:
     from kvsim.cli.text.table import wrapped
 
     text = f"{preset.source}: {preset.rows:,} rows, from which its tables lie within KS "
-    text += f"{preset.fit_prompt_ks:.4f} (prompts) and {preset.fit_output_ks:.4f} (answers)"
+    text += f"{preset.fit_prompt_ks:.4f} (prompts) and {preset.fit_output_ks:.4f} (outputs)"
     print("\n".join(wrapped("fitted to", text)))
 
 

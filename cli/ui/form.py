@@ -67,7 +67,7 @@ def form(traces: list[str], on_run: Callable[[], None]) -> Choices | None:
         max_model_len = length_box.text_input(
             "Longest sequence, tokens",
             "8192",
-            help="Of prompt and answer together; orca-max reserves as much for each request. "
+            help="Of prompt and output together; orca-max reserves as much for each request. "
             "Empty: the model's own.",
         )
         block_map = st.toggle(

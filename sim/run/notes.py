@@ -24,19 +24,19 @@ _MANY_OUTSIDE: Final = 0.1
 
 
 def run_notes(run: Run) -> list[str]:
-    """Sentences on what the trace and its reading do to the numbers."""
+    """Return sentences on the effects of the trace and its reading on the numbers."""
     notes = []
     prefix, config = run.trace.prefix, run.setup.config
     named = prefix.block_size if prefix is not None and config.enable_prefix_caching else 0
     if shared_prefix_is_lower_bound(named, config.block_size):
         notes.append(
-            f"hit rates are lower bounds: the trace names prefixes of {named} tokens, a "
+            f"hit rates are lower bounds: an id of the trace names {named} tokens, and a "
             f"block holds {counted(config.block_size, 'token')}"
         )
     if config.queue.policy == Fair.name:
         notes.append(fair_note(run.trace))
-    notes += _lost_answers(run)
-    notes += _several_answers(run)
+    notes += _cut_outputs(run)
+    notes += _several_outputs(run)
     notes += _extrapolated(run)
     rule = run.options.assume_max_tokens
     if rule.startswith("factor"):
@@ -48,15 +48,15 @@ def run_notes(run: Run) -> list[str]:
     return notes
 
 
-def _lost_answers(run: Run) -> list[str]:
-    """Sentences on answers that are shorter, or fewer, than the trace says."""
+def _cut_outputs(run: Run) -> list[str]:
+    """Return a sentence on outputs that are shorter than in the trace."""
     trace, recorder, notes = run.trace, run.engine.recorder, []
     finished = np.frombuffer(recorder.status, dtype=np.int8) == FINISHED
     generated = np.frombuffer(recorder.output_tokens, dtype=np.int32)
     lost = np.where(finished, trace.output_tokens - generated, 0)
     if lost.any():
         notes.append(
-            f"{counted(int(np.count_nonzero(lost)), 'answer was', 'answers were')} cut "
+            f"{counted(int(np.count_nonzero(lost)), 'output was', 'outputs were')} cut "
             "short, by "
             f"{counted(int(lost.sum()), 'token')} in all: max_model_len "
             f"{run.setup.config.max_model_len:,} or max_tokens leaves no room for them"
@@ -64,24 +64,24 @@ def _lost_answers(run: Run) -> list[str]:
     return notes
 
 
-def _several_answers(run: Run) -> list[str]:
-    """A sentence on what requests that ask for several answers are."""
+def _several_outputs(run: Run) -> list[str]:
+    """Return a sentence on requests that ask for several outputs."""
     several = num_several(run.trace)
     if not several:
         return []
     how = (
-        "a sequence group each, whose blocks are shared until they are written"
+        "each is a sequence group, which shares blocks until a sequence writes to them"
         if run.setup.config.allocator.samples == "group"
         else "each sample is a request of its own"
     )
     return [
-        f"{counted(several, 'request asks', 'requests ask')} for several answers, all as "
-        f"long as the trace says: {how}"
+        f"{counted(several, 'request asks', 'requests ask')} for several outputs, all "
+        f"with the length in the trace: {how}"
     ]
 
 
 def _extrapolated(run: Run) -> list[str]:
-    """A warning where many steps are none that the profile was measured on."""
+    """Return a warning if many steps are outside the measured range of the profile."""
     cost, recorder = run.setup.cost, run.engine.recorder
     if not isinstance(cost, ProfileCost) or cost.measured == MeasuredRanges():  # all assumed
         return []

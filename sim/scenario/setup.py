@@ -257,12 +257,12 @@ def _notes(config: SchedulerConfig, model: ModelSpec, pool: Pool) -> tuple[str, 
     ):
         notes.append(
             f"uses oracle knowledge: allocator.reservation = {reservation!r} knows the true "
-            "length of every answer"
+            "length of every output"
         )
     if getattr(PREDICTORS.find(predictor), "uses_oracle", False):
         notes.append(
             f"uses oracle knowledge: predictor.kind = {predictor!r} is made from the true "
-            "length of every answer"
+            "length of every output"
         )
     if config.enable_prefix_caching and uses_oracle(eviction.policy):
         notes.append(

@@ -204,7 +204,7 @@ class Engine:
     max_model_len: int | None = key(
         None,
         whole(2, optional=True),
-        "Most tokens of prompt and answer together; `none`: the model's",
+        "Most tokens of prompt and output together; `none`: the model's",
         unit="tokens",
     )
     max_num_seqs: int | None = key(

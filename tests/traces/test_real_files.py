@@ -55,7 +55,7 @@ def test_mooncake_times_lie_on_a_3_s_grid(shared: Path) -> None:
     trace = read_trace(shared / "traces" / file)
     assert trace.receipt is not None
     text = " ".join(" ".join(trace.receipt.lines()).split())
-    assert "901 distinct times for 8,940 requests: p99 TTFT is shaped by the 3 s grid" in text
+    assert "901 distinct times for 8,940 requests: the 3 s grid of the times affects p99 TTFT" in text
     assert trace.prefix is not None
     assert (trace.prefix.ids[trace.prefix.offsets[:-1]] == 0).all()  # all share block 0
 
@@ -130,7 +130,7 @@ def test_agent_sessions(shared: Path) -> None:
     trace = read_trace(file, session_starts="poisson(rate=0.02)", on_bad_row="skip")
     receipt = trace.receipt
     assert receipt is not None
-    assert receipt.skipped == {"out is 0: no answer": (6, 12)}
+    assert receipt.skipped == {"out is 0: no output": (6, 12)}
     assert "sessions equal but for their id: trace_0397 and trace_0410" in receipt.notes
     assert receipt.early_turns < 10
     assert trace.prefix is not None
@@ -142,7 +142,7 @@ def test_agent_sessions(shared: Path) -> None:
             assert owner.setdefault(block, trace.session[index]) == trace.session[index]
     inferred = apply_output_ids(trace, "next-turn")
     assert inferred.receipt is not None
-    assert inferred.receipt.notes[-1].startswith("answers of 5,")
+    assert inferred.receipt.notes[-1].startswith("outputs of 5,")
 
 
 def test_measured_requests_are_those_of_the_trace(shared: Path) -> None:

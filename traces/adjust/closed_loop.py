@@ -118,7 +118,7 @@ class FollowOns(NamedTuple):
         """Say who waits."""
         waiting = int(np.count_nonzero(self.parent >= 0))
         of = f"of {counted(len(self.parent), 'request')}"
-        text = f"closed loop: {counted(waiting, f'{of} waits', f'{of} wait')} for an answer"
+        text = f"closed loop: {counted(waiting, f'{of} waits', f'{of} wait')} for an output"
         drawn = (
             f", {counted(self.num_drawn, 'think time is', 'think times are')} drawn"
             if self.num_drawn
@@ -165,7 +165,7 @@ def follow_ons(
         first = trace.request_id(int(np.flatnonzero(missing)[0]))
         raise TraceError(
             f"{trace.name}: {counted(int(missing.sum()), 'turn waits', 'turns wait')} for an "
-            "answer "
+            "output "
             f"(first: {first}) but the trace does not say how long after it: give "
             f"--think-time ({CHOICES})"
         )

@@ -138,7 +138,7 @@ def _add(batch: Batch, intake: Intake, block_tokens: int) -> None:
             f"hash_ids has {ids.lengths[row]} ids for {prompt_tokens[row]} + {output_tokens[row]} "
             f"tokens; allowed are {covered[row]} or more (one for each {block_tokens} tokens)",
         )
-    intake.clip("hash_ids beyond prompt and answer", batch, ids.lengths > covered)
+    intake.clip("hash_ids beyond prompt and output", batch, ids.lengths > covered)
     ends_by = _ends_by(batch)
     columns = {
         "ids": texts(batch, "id"),

@@ -187,7 +187,7 @@ def _also_after(batch: Batch, columns: Mapping[str, NDArray[Any]]) -> Ragged:
             row,
             "also_after is said and after_request is not",
             "also_after names rows, but after_request none; it is for requests that follow several "
-            "answers: after_request is the one that ended last",
+            "outputs: after_request is the one that ended last",
         )
     return rows
 

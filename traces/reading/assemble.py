@@ -217,7 +217,7 @@ class Assembly:
             return None
         self.receipt.notes.append(
             f"{counted(int(np.count_nonzero(also.lengths)), 'request follows', 'requests follow')} "
-            "several answers: in closed loops the last of them to end is waited for"
+            "several outputs: in closed loops the last of them to end is waited for"
         )
         if order is not None:
             also = also.reorder(order)

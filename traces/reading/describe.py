@@ -49,7 +49,7 @@ def describe(
         count = int(np.count_nonzero(columns["has_time"] == 0))
         receipt.notes.append(
             f"{counted(count, 'turn has no time of its', 'turns have no time of their')} own: "
-            "each comes a delay after the answer before it ends"
+            "each comes a delay after the output before it ends"
         )
     if "max_tokens" not in columns:
         receipt.notes.append(

@@ -209,7 +209,7 @@ _NUMBER: Final = r"\s*([0-9]{1,10}(?:\.[0-9]{1,9})?)\s*"
 _LOGNORMAL: Final = re.compile(rf"\s*lognormal\(\s*mean\s*={_NUMBER},\s*sigma\s*={_NUMBER}\)\s*")
 _UNIFORM: Final = re.compile(r"\s*uniform\(\s*([0-9]{1,10})\s*,\s*([0-9]{1,10})\s*\)\s*")
 _OUTPUT_CHOICES: Final = (
-    "a whole number from 1, lognormal(mean=M,sigma=S) with the mean M tokens of the answers and "
+    "a whole number from 1, lognormal(mean=M,sigma=S) with the mean M tokens of the outputs and "
     "the standard deviation S of their logarithm, and uniform(A,B) with 1 <= A <= B"
 )
 

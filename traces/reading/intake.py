@@ -72,7 +72,7 @@ class Intake:
             return self._drawn_outputs(len(batch), name)
         if self.wishes.outputs is not None:
             raise TraceError(
-                f"{self.source.path}: the file says its answers' lengths ({name}); "
+                f"{self.source.path}: the file says its outputs' lengths ({name}); "
                 "--output-tokens is for files that do not: leave it out"
             )
         values = whole_numbers(batch, name, low=0)
@@ -81,9 +81,9 @@ class Intake:
             for row in np.flatnonzero((values == 0) & batch.kept()).tolist():
                 batch.reject(
                     row,
-                    f"{name} is 0: no answer",
+                    f"{name} is 0: no output",
                     f"{name} is 0; allowed are whole numbers from 1 to 2147483647 (a request "
-                    "without an answer cannot be simulated)",
+                    "without an output cannot be simulated)",
                 )
         return values
 
@@ -106,7 +106,7 @@ class Intake:
         keep = batch.kept()
         zeros = np.flatnonzero(keep & (columns["output_tokens"] == 0))
         if len(zeros) and self.receipt.has_outputs:
-            reason = f"{self._output_name} is 0: no answer"
+            reason = f"{self._output_name} is 0: no output"
             _count(self.receipt.unusable, reason, len(zeros), int(batch.numbers[zeros[0]]))
         chunk = {name: values[keep] for name, values in columns.items()}
         rows = self.receipt.rows_read + np.flatnonzero(keep)
@@ -137,14 +137,14 @@ class Intake:
     def _drawn_outputs(self, count: int, name: str) -> NDArray[np.int64]:
         rule = self.wishes.outputs
         if rule is not None:
-            note = f"the file has no {name}: answers drawn by --output-tokens {rule}"
+            note = f"the file has no {name}: outputs drawn by --output-tokens {rule}"
             if note not in self.receipt.notes:
                 self.receipt.notes.append(note)
             return rule.draw(count, self.wishes.rngs[2])
         if not self.wishes.keep_unusable:
             raise TraceError(
                 f"{self.source.path}: column {name!r} is missing: the file says nothing about the "
-                "lengths of answers: give them with --output-tokens N, lognormal(mean=M,sigma=S) "
+                "lengths of outputs: give them with --output-tokens N, lognormal(mean=M,sigma=S) "
                 "or uniform(A,B)"
             )
         self.receipt.has_outputs = False

@@ -89,7 +89,7 @@ def fit(trace: Trace, name: str, source: str) -> Preset:
     """Fit a preset to the requests of a trace that have an answer."""
     answered = trace.output_tokens > 0
     if not answered.any():
-        raise TraceError(f"trace {trace.name} has no answers to fit lengths to")
+        raise TraceError(f"trace {trace.name} has no outputs to fit lengths to")
     prompts, outputs = trace.prompt_tokens[answered], trace.output_tokens[answered]
     prompt = QuantileTable.fit(prompts, PROBABILITIES)
     output = QuantileTable.fit(outputs, PROBABILITIES)

@@ -72,7 +72,7 @@ class Receipt:
 
     @property
     def num_requests(self) -> int:
-        """Requests that came out: rows read less skipped and failed ones."""
+        """Number of requests: rows read minus skipped and failed rows."""
         left_out = (*self.skipped.values(), *self.failed.values())
         return self.rows_read - sum(count for count, _ in left_out)
 
@@ -95,8 +95,8 @@ class Receipt:
         if self.early_turns:
             yield (
                 "turns",
-                f"{self.early_turns:,} arrive before the answer they follow could have ended "
-                "(its recorded end, or 1 ms a token)",
+                f"{self.early_turns:,} arrive before the end of the output that they follow "
+                "(the recorded end, or 1 ms for each token)",
             )
         yield "ids", self._id_text()
         for note in self.notes:
@@ -117,20 +117,20 @@ class Receipt:
             return text
         tied = self.num_distinct_times < count
         if tied and self.time_grid_ns >= _COARSE_GRID_NS:
-            text += f": p99 TTFT is shaped by the {duration(self.time_grid_ns)} grid; "
-            return text + "--spread-ties spreads them"
+            text += f": the {duration(self.time_grid_ns)} grid of the times affects p99 TTFT; "
+            return text + "--spread-ties spreads equal times"
         return f"{text} ({duration(self.time_grid_ns)} grid)"
 
     def _id_text(self) -> str:
         if self.id_block_size is None:
-            return "none: prompts and answers are anonymous (never hit)"
+            return "none: prompts and outputs are anonymous (never hit)"
         chain = f"{self.id_block_size} tokens each, scope {self.id_scope}; a prefix is the whole "
         chain += "chain of ids, never an id alone; "
         if self.ids_partial is not None:
             chain += "the last may be a partial block; " if self.ids_partial else "full blocks; "
         if self.ids_cover_output:
-            return chain + "they cover prompts and answers"
-        chain += "they cover prompts only: answers without ids are anonymous (never hit), "
+            return chain + "they cover prompts and outputs"
+        chain += "they cover prompts only: outputs without ids are anonymous (never hit), "
         return chain + "so hits are a lower bound"
 
 

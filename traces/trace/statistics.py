@@ -105,13 +105,13 @@ class Statistics(Part):
 
     rows: int = key("1", "rows of the file")
     requests: int = key(
-        "1", "requests that the figures below cover, those without an answer included"
+        "1", "requests that the figures below cover, those without an output included"
     )
     failed: int = key("1", "rows that the source calls failed")
     skipped: int = key("1", "rows that were left out")
-    zero_outputs: int = key("1", "requests without an answer")
+    zero_outputs: int = key("1", "requests without an output")
     prompt: Lengths = key()
-    output: Lengths | None = key("", "answers; `null` where the file does not have them")
+    output: Lengths | None = key("", "outputs; `null` where the file does not have them")
     arrivals: Arrivals | None = key(
         "",
         "`null` where the file says no times, or all its sessions start at once: when they start "

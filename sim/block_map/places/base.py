@@ -52,7 +52,7 @@ def check_drawable(config: SchedulerConfig, trace: Trace) -> None:
     if allocator.samples == "group" and num_several(trace):
         raise ValueError(
             "--record blocks cannot draw sequence groups: set allocator.samples = 'requests', or "
-            "take a trace whose requests ask for one answer"
+            "take a trace whose requests ask for one output"
         )
 
 

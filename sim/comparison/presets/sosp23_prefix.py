@@ -81,7 +81,7 @@ class Sosp23Prefix:
         table = PublishedTable("vLLM, times as much as Orca (Oracle)", tuple(PREFIX_TOKENS), lines)
         basis = (
             "for the record: the prefixes are the paper's (80 and 341 tokens); the sentences (27 "
-            "tokens, answers of 38, log-normal) and the step times (datasheet) are assumed"
+            "tokens, outputs of 38, log-normal) and the step times (datasheet) are assumed"
         )
         return Published("PagedAttention paper (SOSP 2023), Figure 16", basis, (table,))
 

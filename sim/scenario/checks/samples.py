@@ -45,7 +45,7 @@ def num_several(trace: Trace) -> int:
 def _what(replayed: Replayed) -> str:
     trace, several = replayed.trace, num_several(replayed.trace)
     what = counted(several, f"request of {trace.name} asks", f"requests of {trace.name} ask")
-    return what + " for several answers"
+    return what + " for several outputs"
 
 
 def _as_requests(scenario: Scenario, replayed: Replayed) -> bool:
@@ -111,7 +111,7 @@ TRACE: Final[tuple[Check[Scenario, Replayed], ...]] = (
         "allocator",
         lambda s, r: _as_requests(s, r) and r.closed,
         lambda _, r: (
-            f"{_what(r)} (num_samples > 1), and others wait for answers: whoever waits for several "
+            f"{_what(r)} (num_samples > 1), and others wait for outputs: whoever waits for several "
             "is not simulated where allocator.samples = 'requests'"
         ),
     ),

@@ -197,7 +197,7 @@ _VICTIMS: Final[Checks] = (
         "preemption predictor",
         lambda s, _: s.preemption.victim == "most-remaining" and not _predicts(s),
         lambda _s, _: (
-            "preemption.victim = 'most-remaining' needs guesses of answer lengths: "
+            "preemption.victim = 'most-remaining' needs guesses of output lengths: "
             "predictor.kind = 'none' gives none, choose another predictor"
         ),
     ),

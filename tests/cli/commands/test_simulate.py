@@ -199,8 +199,8 @@ def test_answers_that_the_model_length_cuts_are_noted(
     (tmp_path / "long.csv").write_text(rows)
     assert main(["simulate", "long.csv", "--max-model-len", "1000", "--json"]) == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
-    assert any("1 answer was cut short, by 400 tokens" in note for note in notes)
-    assert any("1 request asks for several answers" in note for note in notes)
+    assert any("1 output was cut short, by 400 tokens" in note for note in notes)
+    assert any("1 request asks for several outputs" in note for note in notes)
 
 
 def test_a_datasheet_has_no_measured_range(

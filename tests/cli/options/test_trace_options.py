@@ -21,7 +21,7 @@ def simulate(tmp_path: Path, file: str, *options: str) -> int:
     [
         ("vidur_lengths.csv", ["--rate", "2"], "arrivals drawn by rate=2"),
         ("vidur_lengths.csv", ["--arrivals", "gamma(cv=2)", "--rate", "2"], "drawn by gamma(cv=2"),
-        ("tair_tokens.jsonl", ["--output-tokens", "uniform(3,9)"], "answers drawn by"),
+        ("tair_tokens.jsonl", ["--output-tokens", "uniform(3,9)"], "outputs drawn by"),
         (
             "bailian.jsonl",
             ["--output-ids", "next-turn"],

@@ -32,7 +32,7 @@ def test_laws_and_fit(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert printed.startswith("x.csv: 400 requests written\n")
     assert "fit of prompt           KS distance 0.0" in printed
-    assert "fit of answer           KS distance 0.0000 " in printed
+    assert "fit of output           KS distance 0.0000 " in printed
     trace = read_trace("x.csv")
     assert set(trace.output_tokens.tolist()) == {40}
     assert len(trace) / (int(trace.arrival_ns[-1]) / 1e9) == pytest.approx(2, rel=0.2)

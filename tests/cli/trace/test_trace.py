@@ -47,7 +47,7 @@ def test_info_tells_who_asks_for_several_answers(
         "arrival_ns,prompt_tokens,output_tokens,num_samples\n0,9,1,4\n5,9,2,1\n5,9,2,2\n"
     )
     assert main(["trace", "info", str(path)]) == 0
-    line = "requests                3 rows, 3 requests, 2 for several answers"
+    line = "requests                3 rows, 3 requests, 2 for several outputs"
     assert line in capsys.readouterr().out.splitlines()
 
 

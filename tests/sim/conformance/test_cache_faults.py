@@ -131,7 +131,7 @@ FAULTS = {
         "fullhit_p16",
         (RadixCache, "find", "prompt.first(len(prompt) - 1)", "prompt"),
     ),
-    "last token of the answer inserted": fault(
+    "last token of the output inserted": fault(
         "lru_p1",
         (CacheReplay, "do", "sequence.num_tokens - 1", "sequence.num_tokens"),
     ),

@@ -319,7 +319,7 @@ def test_closed_needs_turns_and_think_times() -> None:
         follow_ons(trace, closed=True)
     trace.session = ["a", "b", "a"]
     with pytest.raises(
-        TraceError, match=r"1 turn waits for an answer \(first: r0002\) .* give --think-time"
+        TraceError, match=r"1 turn waits for an output \(first: r0002\) .* give --think-time"
     ):
         follow_ons(trace, closed=True)
     loop = follow_ons(trace, closed=True, think=ThinkRule.parse("2s"))
@@ -338,7 +338,7 @@ def test_think_times_that_nobody_needs_are_refused() -> None:
     loop = follow_ons(trace, users=True, think=think)
     assert loop is not None
     assert loop.delay_ns.tolist() == [2 * 10**9, 5, 6]
-    assert loop.note() == ("closed loop: 2 of 3 requests wait for an answer, 1 think time is drawn")
+    assert loop.note() == ("closed loop: 2 of 3 requests wait for an output, 1 think time is drawn")
 
 
 def test_users_pause_between_independent_requests() -> None:

@@ -39,9 +39,9 @@ def test_answers_that_the_model_length_or_max_tokens_cut_are_told() -> None:
     scenario = SMALL.with_values({"engine.max_model_len": 100})
     notes = simulate(trace, scenario).summary.notes
     assert len(notes) == 1
-    assert "1 answer was cut short, by 40 tokens in all: max_model_len 100 or" in notes[0]
+    assert "1 output was cut short, by 40 tokens in all: max_model_len 100 or" in notes[0]
     short = simulate(trace, scenario, assume_max_tokens="3").summary.notes
-    assert "3 answers were cut short, by 51 tokens" in str(short)
+    assert "3 outputs were cut short, by 51 tokens" in str(short)
     kept = make_trace([90, 9], [10, 5])
     assert simulate(kept, scenario).summary.notes == []
 

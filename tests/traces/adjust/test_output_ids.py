@@ -81,7 +81,7 @@ def test_the_next_prompt_names_the_answer_before_it() -> None:
 @pytest.mark.parametrize(
     ("child", "why"),
     [
-        ((60, 5, [1, 2, 7]), "its prompt ends within the answer: something was left out of it"),
+        ((60, 5, [1, 2, 7]), "its prompt ends within the output: something was left out of it"),
         ((80, 5, [1, 9, 7, 8, 9]), "it does not repeat the prompt"),
         ((80, 5, []), "it has no ids"),
         ((80, 5, [1, 2]), "its ids end with the prompt"),

@@ -38,7 +38,7 @@ def test_azure_times_are_exact_across_midnight() -> None:
     assert trace.request_id(4) == "r0004"
     text = receipt_text(trace)
     assert "4 distinct times for 5 requests (1 us grid)" in text
-    assert "prompts and answers are anonymous (never hit)" in text
+    assert "prompts and outputs are anonymous (never hit)" in text
     assert "--assume-max-tokens" in text
 
 
@@ -70,7 +70,7 @@ def test_mooncake_ids_cover_the_prompt_only() -> None:
     text = receipt_text(trace)
     assert "512 tokens each, scope global" in text
     assert "a prefix is the whole chain of ids, never an id alone" in text
-    assert "answers without ids are anonymous (never hit)" in text
+    assert "outputs without ids are anonymous (never hit)" in text
 
 
 def test_mooncake_ids_that_contradict_the_length_stop_the_read() -> None:
@@ -96,7 +96,7 @@ def test_golden_keeps_its_zero_and_tells_stop_from_length() -> None:
     assert (trace.prefix.block_size, trace.prefix.covers_output) == (16, True)
     assert id_lists(trace) == [[1, 2], [1, 2, 3], [9]]
     assert trace.receipt is not None
-    assert trace.receipt.clipped == {"hash_ids beyond prompt and answer": (1, 3)}
+    assert trace.receipt.clipped == {"hash_ids beyond prompt and output": (1, 3)}
 
 
 def test_canonical_sha256_ignores_layout() -> None:

@@ -203,7 +203,7 @@ def test_columns(file: str) -> None:
         ("guidellm_empty.json", "a guidellm report without requests"),
         ("otel_no_counts.json", "these OpenTelemetry spans have no token counts"),
         ("length_cdf.json", r"a distribution of total lengths .* it holds no requests"),
-        ("cache_queries.jsonl", "a log of cache queries .* not how long answers were"),
+        ("cache_queries.jsonl", "a log of cache queries .* not how long outputs were"),
         ("inference_perf_summary.json", "a summary of inference-perf .* no single requests"),
     ],
 )
@@ -216,7 +216,7 @@ def test_statistics_count_every_row() -> None:
     trace = read_trace(DATA / "burstgpt.csv", keep_unusable=True)
     assert trace.output_tokens.tolist() == [18, 0, 276]
     assert trace.receipt is not None
-    assert trace.receipt.unusable == {"Response tokens is 0: no answer": (1, 3)}
+    assert trace.receipt.unusable == {"Response tokens is 0: no output": (1, 3)}
     failed = read_trace(DATA / "llmperf.json", keep_unusable=True).receipt
     assert failed is not None
     assert failed.failed == {"the file calls it failed (error_code 429)": (1, 2)}
@@ -227,7 +227,7 @@ def test_statistics_count_every_row() -> None:
     assert not prompts.receipt.has_outputs
     sessions = read_trace(DATA / "kv_cache_tester.jsonl", keep_unusable=True).receipt
     assert sessions is not None
-    assert sessions.unusable == {"out is 0: no answer": (1, 1)}
+    assert sessions.unusable == {"out is 0: no output": (1, 1)}
     assert sessions.time_grid_ns is None  # ties between sessions mean nothing
 
 
@@ -245,7 +245,7 @@ def test_receipt_tells_early_turns_and_epoch() -> None:
     burst = read_trace(DATA / "burstgpt_2.csv").receipt
     assert burst is not None
     assert burst.early_turns == 1  # 40 s after its parent, which took 43 s
-    assert "1 arrive before the answer they follow could have ended" in " ".join(burst.lines())
+    assert "1 arrive before the end of the output that they follow" in " ".join(burst.lines())
     rounds = read_trace(DATA / "tracelab_rounds.jsonl").receipt
     assert rounds is not None
     assert (rounds.early_turns, rounds.epoch) == (

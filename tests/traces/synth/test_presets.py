@@ -65,7 +65,7 @@ def test_tables_are_printed_as_they_stand_in_the_file(
 def test_nothing_to_fit() -> None:
     trace = read_trace(bundled_path("chat-2k"), limit=3)
     trace.output_tokens = np.zeros(3, dtype=np.int64)
-    with pytest.raises(TraceError, match="has no answers to fit"):
+    with pytest.raises(TraceError, match="has no outputs to fit"):
         fit(trace, "x", "y")
 
 

@@ -32,19 +32,19 @@ def receipt_of(file: Path, **options: Any) -> str:
         ("kv_cache_tester_one.json", {}, "full blocks; they cover prompts only"),
         ("mooncake.jsonl", {}, "the last may be a partial block"),
         ("mooncake.jsonl", {}, "anonymous (never hit), so hits are a lower bound"),
-        ("llmservingsim_blocks.jsonl", {}, "they cover prompts and answers"),
-        ("azure.csv", {}, "ids none: prompts and answers are anonymous"),
+        ("llmservingsim_blocks.jsonl", {}, "they cover prompts and outputs"),
+        ("azure.csv", {}, "ids none: prompts and outputs are anonymous"),
         (
             "arctic.jsonl",
             {},
-            "for 3 requests: p99 TTFT is shaped by the 15 s grid",
+            "for 3 requests: the 15 s grid of the times affects p99 TTFT",
         ),
-        ("arctic.jsonl", {}, "--spread-ties spreads them"),
-        ("burstgpt.csv", SKIP, "skipped 1: Response tokens is 0: no answer (first: line 3)"),
-        ("burstgpt.csv", INFO, "unusable 1: Response tokens is 0: no answer (first: line 3)"),
+        ("arctic.jsonl", {}, "--spread-ties spreads equal times"),
+        ("burstgpt.csv", SKIP, "skipped 1: Response tokens is 0: no output (first: line 3)"),
+        ("burstgpt.csv", INFO, "unusable 1: Response tokens is 0: no output (first: line 3)"),
         ("burstgpt.csv", INFO, "rows 3 read, 3 requests"),
         ("llmperf.json", INFO, "failed 1: the file calls it failed (error_code 429) (first:"),
-        ("bailian.jsonl", {}, "turns 1 arrive before the answer they follow could have ended"),
+        ("bailian.jsonl", {}, "turns 1 arrive before the end of the output that they follow"),
         ("bailian.jsonl", {}, "1 turn follows a chat that the file does not hold"),
         ("tracelab.csv", {}, "turns have no time of their own"),
         ("vidur_lengths.csv", INFO, "times none in the file: a simulation needs --rate"),
@@ -74,4 +74,4 @@ def test_contradictions_stop_the_read(tmp_path: Path, rows: str, sentence: str) 
 
 def test_ties_of_a_public_trace(shared: Path) -> None:
     told = receipt_of(shared / "traces/mooncake-fast25/conversation_trace.first45min.jsonl.gz")
-    assert "901 distinct times for 8,940 requests: p99 TTFT is shaped by the 3 s grid" in told
+    assert "901 distinct times for 8,940 requests: the 3 s grid of the times affects p99 TTFT" in told
