@@ -118,7 +118,7 @@ class FollowOns(NamedTuple):
         """Say who waits."""
         waiting = int(np.count_nonzero(self.parent >= 0))
         of = f"of {counted(len(self.parent), 'request')}"
-        text = f"closed loop: {counted(waiting, f'{of} waits', f'{of} wait')} for an answer"
+        text = f"closed loop: {counted(waiting, f'{of} waits', f'{of} wait')} for an output"
         drawn = (
             f", {counted(self.num_drawn, 'think time is', 'think times are')} drawn"
             if self.num_drawn
@@ -165,8 +165,8 @@ def follow_ons(
         first = trace.request_id(int(np.flatnonzero(missing)[0]))
         raise TraceError(
             f"{trace.name}: {counted(int(missing.sum()), 'turn waits', 'turns wait')} for an "
-            "answer "
-            f"(first: {first}) but the trace does not say how long after it: give "
+            "output "
+            f"(first: {first}), but the trace has no think time for it: give "
             f"--think-time ({CHOICES})"
         )
     delay_ns[~waits] = 0
@@ -177,7 +177,7 @@ def follow_ons(
         if not num_drawn:
             raise TraceError(
                 f"{trace.name}: --think-time is for think times that the trace does not record, "
-                "and it records them all: leave it out"
+                "and this trace records all of them: leave it out"
             )
         generator = rng if rng is not None else np.random.default_rng(0)
         delay_ns[drawn] = think.draw(num_drawn, generator)
@@ -185,7 +185,7 @@ def follow_ons(
 
 
 def _recorded_delays(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Delays after answers, and which of them the trace says."""
+    """Return the delays after outputs, and which of them the trace records."""
     delay_ns = np.zeros(len(trace), dtype=np.int64)
     known = np.zeros(len(trace), dtype=np.bool_)
     if trace.delay_ns is not None:
@@ -197,15 +197,15 @@ def _recorded_delays(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]
 
 
 def _check_open(trace: Trace, *, closed: bool, think: ThinkRule | None) -> None:
-    """Raise where the user asked for a closed loop, and nobody waits."""
+    """Raise TraceError if the user asked for a closed loop and no request waits."""
     if closed:
         raise TraceError(
-            f"{trace.name}: --arrivals closed needs turns that follow one another (sessions or "
-            f"after_request), and the trace has none: leave it at recorded times, or close the "
+            f"{trace.name}: --arrivals closed needs turns that follow each other (sessions or "
+            f"after_request), and the trace has none: use the recorded times, or close the "
             f"loop with --users N"
         )
     if think is not None:
         raise TraceError(
-            f"{trace.name}: --think-time is for closed loops, and every request comes at its own "
-            "time: add --arrivals closed or --users N, or leave it out"
+            f"{trace.name}: --think-time is for closed loops, and here each request arrives at its "
+            "recorded time: add --arrivals closed or --users N, or leave it out"
         )

@@ -27,7 +27,7 @@ def check_usable(trace: Trace, *, need_times: bool = True) -> None:
     empty = int(np.count_nonzero(trace.output_tokens < 1))
     if empty:
         raise TraceError(
-            f"{trace.name}: {counted(empty, 'request has', 'requests have')} no answer (0 tokens) "
+            f"{trace.name}: {counted(empty, 'request has', 'requests have')} no output (0 tokens) "
             "and cannot be simulated; "
             "read the trace without keep_unusable, and leave such rows out with --on-bad-row skip"
         )

@@ -1,4 +1,4 @@
-"""Golden traces: one JSON object whose requests have ids over prompt *and* answer.
+"""Golden traces: one JSON object whose requests have ids over prompt *and* output.
 
 They belong to the recorded schedules of real engines and keep their own zero of time. With
 ``"stop": true`` the last token is a stop token: the engine was told the room left in the context
@@ -138,7 +138,7 @@ def _add(batch: Batch, intake: Intake, block_tokens: int) -> None:
             f"hash_ids has {ids.lengths[row]} ids for {prompt_tokens[row]} + {output_tokens[row]} "
             f"tokens; allowed are {covered[row]} or more (one for each {block_tokens} tokens)",
         )
-    intake.clip("hash_ids beyond prompt and answer", batch, ids.lengths > covered)
+    intake.clip("hash_ids beyond prompt and output", batch, ids.lengths > covered)
     ends_by = _ends_by(batch)
     columns = {
         "ids": texts(batch, "id"),

@@ -79,7 +79,7 @@ def test_every_turn_waits_in_a_closed_loop(file: str) -> None:
 
 
 def test_think_times_that_are_not_recorded_are_asked_for() -> None:
-    with pytest.raises(TraceError, match=r"wait for an answer .* give --think-time"):
+    with pytest.raises(TraceError, match=r"wait for an output .* give --think-time"):
         simulate(read_trace(DATA / "bailian.jsonl"), closed=True)
 
 
@@ -100,7 +100,7 @@ def test_scaled_rates_keep_think_times_in_closed_loops() -> None:
 
 @pytest.mark.parametrize("file", ["vidur_lengths.csv", "llmperf.json", "kv_cache_tester.jsonl"])
 def test_users_need_no_times(file: str) -> None:
-    with pytest.raises(TraceError, match="close the loop with --users N"):
+    with pytest.raises(TraceError, match="closed loop with kvsim simulate --users N"):
         read_trace(DATA / file, on_bad_row="skip")
     trace = read_trace(DATA / file, on_bad_row="skip", need_times=False)
     run = simulate(trace, num_users=1)
@@ -130,7 +130,7 @@ def test_public_sessions_open_and_closed(shared: Path) -> None:
     recorded = simulate(trace).engine.recorder
     assert list(recorded.status).count(REFUSED) == too_long > 100
     assert list(recorded.status).count(NOT_SENT) == 0
-    with pytest.raises(TraceError, match=r"turns wait for an answer \(first: .* give --think-time"):
+    with pytest.raises(TraceError, match=r"turns wait for an output \(first: .* give --think-time"):
         simulate(trace, closed=True)
     run = simulate(trace, closed=True, think_time="5s")
     status = list(run.engine.recorder.status)

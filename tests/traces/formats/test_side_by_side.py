@@ -58,7 +58,7 @@ def test_a_request_follows_all_sub_agents_that_had_ended(tmp_path: Path) -> None
     assert trace.delay_ns is not None
     assert trace.delay_ns.tolist() == [0, S, 2 * S, 3 * S, S, S]
     assert trace.receipt is not None
-    assert "1 request follows several answers" in " ".join(trace.receipt.notes)
+    assert "1 request follows several outputs" in " ".join(trace.receipt.notes)
 
 
 def test_a_request_follows_all_parallel_calls_that_had_ended(tmp_path: Path) -> None:
