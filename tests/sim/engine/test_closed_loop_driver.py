@@ -319,7 +319,7 @@ def test_closed_needs_turns_and_think_times() -> None:
         follow_ons(trace, closed=True)
     trace.session = ["a", "b", "a"]
     with pytest.raises(
-        TraceError, match=r"1 turn waits for an output \(first: r0002\) .* give --think-time"
+        TraceError, match=r"1 turn waits for an output \(first: r0002\).* give --think-time"
     ):
         follow_ons(trace, closed=True)
     loop = follow_ons(trace, closed=True, think=ThinkRule.parse("2s"))
