@@ -57,7 +57,7 @@ def read_trace(
         Laws of times (``"poisson(rate=3)"``, see ``kvsim.traces.reading.drawn``): of all
         requests instead of the recorded ones, or of sessions that all begin at their own 0.
     output_tokens
-        Lengths of outputs for files without (``"256"``, ``"uniform(1,512)"``).
+        Output lengths for files without them (``"256"``, ``"uniform(1,512)"``).
     seed
         Of all that is drawn.
 

@@ -40,7 +40,7 @@ def test_a_bad_row_stops_with_place_value_bound_and_remedy() -> None:
         read_trace(DATA / "azure_bad_rows.csv")
     assert str(caught.value) == (
         f"{DATA / 'azure_bad_rows.csv'}: line 3: ContextTokens is '12.5'; allowed are whole "
-        "numbers from 1 to 2147483647; correct the row, or leave such rows out: --on-bad-row skip"
+        "numbers from 1 to 2147483647; correct the row, or skip such rows with --on-bad-row skip"
     )
 
 
@@ -61,14 +61,15 @@ def test_skipped_rows_are_counted_with_reason_and_first_line() -> None:
 def test_ties_keep_file_order_and_sorting_is_stable(tmp_path: Path) -> None:
     path = write(tmp_path, CSV + "5,1,1\n5,2,1\n3,3,1\n5,4,1\n3,5,1\n")
     with pytest.raises(
-        TraceError, match=r"line 4: arrival_ns is 2 ns before the row above.*sort them with --sort"
+        TraceError,
+        match=r"line 4: arrival_ns is 2 ns earlier than in the row above.*with --sort",
     ):
         read_trace(path)
     trace = read_trace(path, sort=True)
     assert trace.prompt_tokens.tolist() == [3, 5, 1, 2, 4]
     assert trace.arrival_ns.tolist() == [0, 0, 2, 2, 2]
     assert trace.receipt is not None
-    assert "sorted by time: 2 rows were before the row above" in trace.receipt.notes
+    assert "sorted by time: 2 rows were earlier than the row above" in trace.receipt.notes
 
 
 @pytest.mark.parametrize("file", MINIATURES)
@@ -147,7 +148,7 @@ def test_a_cell_may_be_longer_than_the_csv_module_likes(tmp_path: Path) -> None:
         (b"", "the file is empty"),
         (gzip.compress(b"", mtime=0), "the file is empty"),
         (b"\n\n  \n", "no known format fits"),
-        (CSV.encode(), "the file holds no requests: it has no data rows"),
+        (CSV.encode(), "the file has no requests: it has no data rows"),
         (CSV.encode() + b"0,0,1\n", "prompt_tokens is '0'"),
         (CSV.encode() + b'0,1,"1', "this is not CSV: unexpected end of data"),
         (CSV.encode() + b"0,1,1\xff\n", "the text is not UTF-8 .byte 0xff"),
@@ -186,7 +187,7 @@ def test_broken_miniatures(file: str) -> None:
 
 
 def test_all_rows_skipped_is_no_trace(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="holds no requests: all 2 rows were skipped"):
+    with pytest.raises(TraceError, match="has no requests: all 2 rows were skipped"):
         read_trace(write(tmp_path, CSV + "0,0,1\n0,1,0\n"), on_bad_row="skip")
 
 

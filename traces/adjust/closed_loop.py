@@ -166,7 +166,7 @@ def follow_ons(
         raise TraceError(
             f"{trace.name}: {counted(int(missing.sum()), 'turn waits', 'turns wait')} for an "
             "output "
-            f"(first: {first}) but the trace does not say how long after it: give "
+            f"(first: {first}), but the trace has no think time for it: give "
             f"--think-time ({CHOICES})"
         )
     delay_ns[~waits] = 0
@@ -177,7 +177,7 @@ def follow_ons(
         if not num_drawn:
             raise TraceError(
                 f"{trace.name}: --think-time is for think times that the trace does not record, "
-                "and it records them all: leave it out"
+                "and this trace records all of them: leave it out"
             )
         generator = rng if rng is not None else np.random.default_rng(0)
         delay_ns[drawn] = think.draw(num_drawn, generator)
@@ -185,7 +185,7 @@ def follow_ons(
 
 
 def _recorded_delays(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Delays after answers, and which of them the trace says."""
+    """Return the delays after outputs, and which of them the trace records."""
     delay_ns = np.zeros(len(trace), dtype=np.int64)
     known = np.zeros(len(trace), dtype=np.bool_)
     if trace.delay_ns is not None:
@@ -197,15 +197,15 @@ def _recorded_delays(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]
 
 
 def _check_open(trace: Trace, *, closed: bool, think: ThinkRule | None) -> None:
-    """Raise where the user asked for a closed loop, and nobody waits."""
+    """Raise TraceError if the user asked for a closed loop and no request waits."""
     if closed:
         raise TraceError(
-            f"{trace.name}: --arrivals closed needs turns that follow one another (sessions or "
-            f"after_request), and the trace has none: leave it at recorded times, or close the "
+            f"{trace.name}: --arrivals closed needs turns that follow each other (sessions or "
+            f"after_request), and the trace has none: use the recorded times, or close the "
             f"loop with --users N"
         )
     if think is not None:
         raise TraceError(
-            f"{trace.name}: --think-time is for closed loops, and every request comes at its own "
-            "time: add --arrivals closed or --users N, or leave it out"
+            f"{trace.name}: --think-time is for closed loops, and here each request arrives at its "
+            "recorded time: add --arrivals closed or --users N, or leave it out"
         )

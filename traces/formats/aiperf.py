@@ -1,7 +1,7 @@
 """aiperf's schedules: Mooncake's JSON lines in which each row may have ids, or a session.
 
 Rows without ``hash_ids`` are anonymous. A row of a session without ``timestamp`` comes ``delay`` ms
-after the answer before it (at once where it says none).
+after the previous output ends (immediately if the file has no delay).
 Source: ai-dynamo/aiperf (package aiperf 0.13), custom dataset type ``mooncake_trace``.
 """
 

@@ -1,6 +1,6 @@
-"""BurstGPT's CSV, release 1 and 2: times in seconds, failures as answers of 0 tokens.
+"""BurstGPT's CSV, release 1 and 2: times in seconds, failures as outputs of 0 tokens.
 
-Release 2 adds ``Session ID`` and ``Elapsed time`` (seconds until the answer ended).
+Release 2 adds ``Session ID`` and ``Elapsed time`` (seconds until the output ended).
 Source: HPMLL/BurstGPT (Wang et al., KDD 2025).
 """
 

@@ -1,4 +1,4 @@
-"""Golden traces: one JSON object whose requests have ids over prompt *and* answer.
+"""Golden traces: one JSON object whose requests have ids over prompt *and* output.
 
 They belong to the recorded schedules of real engines and keep their own zero of time. With
 ``"stop": true`` the last token is a stop token: the engine was told the room left in the context

@@ -64,7 +64,7 @@ class LlmServingSimBlocksReader:
             rule = f"one id for each {_BLOCK_TOKENS} tokens begun"
             check_num_ids(batch, ("hash_ids", "input_length"), prompt_ids, begun, rule)
             rest = -(-(prompt_tokens + output_tokens) // _BLOCK_TOKENS) - full
-            rule = "from the first block that holds a token of the output on"
+            rule = "from the first block that has an output token"
             check_num_ids(batch, ("output_hash_ids", "output_length"), output_ids, rest, rule)
             columns = {
                 "arrival_ns": decimal_times_ns(batch, "arrival_time_ns", scale=0),

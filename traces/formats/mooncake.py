@@ -1,4 +1,4 @@
-"""Mooncake's JSON lines: every request has ids of 512 prompt tokens; answers have none.
+"""Mooncake's JSON lines: every request has ids of 512 prompt tokens; outputs have none.
 
 Source: kvcache-ai/Mooncake (Qin et al., FAST 2025).
 """

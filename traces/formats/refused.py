@@ -48,14 +48,14 @@ LENGTH_CDF: Final = RefusedFormat(
     "length-cdf",
     "a distribution of total lengths (fleet-sim's CDF, [tokens, probability] pairs)",
     lambda head: head.is_list and _CDF.match(head.text) is not None,
-    "it holds no requests and does not tell prompts from outputs; make a trace from known lengths "
-    "or give a file with one row a request",
+    "it has no requests and does not separate prompts from outputs; make a trace from known "
+    "lengths or give a file with one row a request",
 )
 CACHE_QUERIES: Final = RefusedFormat(
     "cache-queries",
     "a log of cache queries (tair-kvcache's optimizer trace)",
     lambda head: head.json_keys.issuperset({"timestamp_us", "keys", "query_type"}),
-    "it says which blocks were asked for, but not how long outputs were (output_len is 0) nor "
+    "it has the requested blocks, but no output lengths (output_len is 0), and it does not say "
     "which queries belong to one request; give the token-id trace it was made from",
 )
 INFERENCE_PERF_SUMMARY: Final = RefusedFormat(

@@ -6,7 +6,7 @@ a dict literal, token count -> probability). A folder holds all clients; either 
 
 In each window a client's gaps are a stationary renewal process of the stated law and shape, with
 mean ``1 / rate`` (the first gap is the rest of one that covers the window's start), so that the
-expected count is exactly rate x window. Prompt and answer lengths are drawn independently of each
+expected count is exactly rate x window. Prompt and output lengths are drawn independently of each
 other from the data set's window.
 Source: alibaba/ServeGen (Xiang et al., arXiv 2505.09999).
 """

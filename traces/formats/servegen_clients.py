@@ -76,7 +76,7 @@ class Client:
         return sum(window.rate_per_s * window.length_s for window in self.windows.values())
 
     def lengths(self, start_s: float) -> list[LengthTable]:
-        """Return the laws of prompt and answer in a window; the nearest one where it has none."""
+        """Return the laws of prompt and output lengths in a window, or of the nearest window."""
         return [self._nearest(start_s, name) for name in _FIELDS]
 
     def _nearest(self, start_s: float, name: str) -> LengthTable:

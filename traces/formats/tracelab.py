@@ -2,7 +2,7 @@
 
 ``session_id,arrival_time,round_idx,prefix_len,input_len,output_len,tool_wait_after_ms``: the prompt
 is ``prefix_len + input_len``. ``arrival_time`` (ms) is when the *session* starts, so only its first
-round has a time of its own; each later one comes ``tool_wait_after_ms`` after the answer before it.
+round has a time of its own; each later one comes ``tool_wait_after_ms`` after the previous output.
 A file without ``arrival_time`` does not say when sessions start.
 Source: uw-syfi/TraceLab, ``replay/examples``.
 """

@@ -1,4 +1,4 @@
-"""Batches of columns become one trace: order, predecessors, prefix ids, zero of time, receipt."""
+"""Assemble batches into one trace: order, predecessors, prefix ids, zero time, receipt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvsim.traces.reading.wishes import Wishes
 
 _LONGEST_GAP_NS: Final = 366 * 86_400 * 10**9
-"""A gap between two requests beyond this means two epochs or units in one file."""
+"""A longer gap between two requests means that one file has two epochs or two time units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,10 @@ class IdForm:
 
 
 class Assembly:
-    """The requests taken so far; :meth:`trace` puts them together.
+    """The requests that were read so far; :meth:`trace` assembles them.
 
-    What has to be known of all rows is seen as they come, or block by block at the end: beyond
-    the columns nothing grows with the file, unless it has to be sorted (16 bytes a row and one
-    column).
+    Facts that need all rows are collected while rows arrive, or block by block at the end. So
+    only the columns grow with the file. Sorting needs 16 bytes for each row and one more column.
     """
 
     def __init__(self, receipt: Receipt, wishes: Wishes) -> None:
@@ -62,7 +61,7 @@ class Assembly:
 
     @property
     def num_rows(self) -> int:
-        """Requests taken so far."""
+        """Number of requests that were read so far."""
         return len(self._places)
 
     def add(
@@ -73,7 +72,7 @@ class Assembly:
         ids: Ragged | None,
         also_after: Ragged | None = None,
     ) -> None:
-        """Take requests: columns of equal length, their rows in the file and line numbers."""
+        """Add requests: columns of equal length, their rows in the file, and their line numbers."""
         if not len(rows):
             return
         if "arrival_ns" in chunk:
@@ -84,7 +83,7 @@ class Assembly:
         self._also_after.append(also_after, len(rows))
 
     def _watch_order(self, arrival_ns: NDArray[np.int64]) -> None:
-        """Remember where times go back."""
+        """Record where arrival times decrease."""
         steps = np.diff(arrival_ns, prepend=self._last_ns if self.num_rows else arrival_ns[0])
         back = np.flatnonzero(steps < 0)
         if len(back) and self._first_back is None:
@@ -104,7 +103,7 @@ class Assembly:
         epoch: str,
         sort: bool,
     ) -> Trace:
-        """Put the chunks together; see :meth:`Intake.trace`."""
+        """Assemble the chunks; see :meth:`Intake.trace`."""
         self._check_any(source)
         columns = self._columns.taken()
         has_times = "arrival_ns" in columns
@@ -114,7 +113,7 @@ class Assembly:
         also_after = None
         if "after_request" in columns:
             also_after = self._follow(columns["after_request"], order)
-            if "has_time" in columns:  # who follows none any more comes at the earliest bound
+            if "has_time" in columns:  # without a predecessor: arrives at its earliest time
                 columns["has_time"][columns["after_request"] < 0] = 1
         prefix = self._prefix(order, id_form)
         if order is not None:
@@ -154,33 +153,33 @@ class Assembly:
         )
 
     def _check_any(self, source: Source) -> None:
-        """Refuse a file without requests."""
+        """Raise TraceError if the file has no requests."""
         if not self.num_rows:
             skipped = self.receipt.rows_read
             why = f"all {skipped:,} rows were skipped" if skipped else "it has no data rows"
-            raise TraceError(f"{source.path}: the file holds no requests: {why}")
+            raise TraceError(f"{source.path}: the file has no requests: {why}")
 
     def _error(self, index: int, detail: str) -> TraceError:
-        """Make the error that names the place of a request, ``index`` in order of the file."""
+        """Return the error that names the place of request ``index`` (in file order)."""
         number = self._places.number(index)
         return TraceError(f"{self.receipt.path}: {self.receipt.place} {number}: {detail}")
 
     def _order(
         self, arrival_ns: NDArray[np.int64], time_column: str, sort: bool
     ) -> NDArray[np.int64] | None:
-        """Return the order by time, or None where the file's order is that already."""
+        """Return the order by time, or None if the file is already sorted by time."""
         if self._first_back is None:
             return None
         if not sort:
             index, step_ns = self._first_back
             raise self._error(
                 index,
-                f"{time_column} is {duration(step_ns)} before the row above; times must not "
-                "decrease (equal ones keep file order): sort them with --sort",
+                f"{time_column} is {duration(step_ns)} earlier than in the row above; times must "
+                "not decrease (equal times keep the file order): sort the rows with --sort",
             )
         self.receipt.notes.append(
-            f"sorted by time: {counted(self._num_back, 'row was', 'rows were')} before the "
-            "row above"
+            f"sorted by time: {counted(self._num_back, 'row was', 'rows were')} earlier than "
+            "the row above"
         )
         return np.argsort(arrival_ns, kind="stable")
 
@@ -194,16 +193,15 @@ class Assembly:
                 index = first + int(wide[0])
                 raise self._error(
                     index if order is None else int(order[index]),
-                    f"{time_column} is {duration(int(gaps[wide[0]]))} after the request before "
-                    "it: this looks like two epochs or units of time in one file; cut the file "
-                    "there",
+                    f"{time_column} is {duration(int(gaps[wide[0]]))} after the previous request: "
+                    "the file seems to have two epochs or two time units; split the file there",
                 )
             first += len(gaps)
 
     def _follow(
         self, after: NDArray[np.int64], order: NDArray[np.int64] | None
     ) -> MorePredecessors | None:
-        """Make ``after`` indices of the trace, in place; the other predecessors likewise."""
+        """Turn ``after`` into indices of the trace, in place; return the further predecessors."""
         is_whole = self.num_rows != self.wishes.limit
         num_rows = self.receipt.rows_read if is_whole else None
         predecessors = Predecessors(self._places, order, num_rows, self._error)
@@ -211,13 +209,13 @@ class Assembly:
         if num_lost:
             self.receipt.notes.append(
                 f"{counted(num_lost, 'request follows', 'requests follow')} a row that was "
-                "left out, as if it followed none"
+                "left out, and kvsim ignores this link"
             )
         if also is None:
             return None
         self.receipt.notes.append(
             f"{counted(int(np.count_nonzero(also.lengths)), 'request follows', 'requests follow')} "
-            "several outputs: in closed loops the last of them to end is waited for"
+            "several outputs: in a closed loop the last of them to end ends the wait"
         )
         if order is not None:
             also = also.reorder(order)
@@ -233,7 +231,7 @@ class Assembly:
         return PrefixIds(form.block_size, ids.offsets(), ids.flat, form.covers_output, form.scope)
 
     def _names(self, ids: NDArray[Any], order: NDArray[np.int64] | None) -> Sequence[str]:
-        """Check that no two requests have one name; nameless ones are named by their index."""
+        """Return the names of requests, which must differ; the index names a request without id."""
         seen: dict[str, int] = {}
         for index, given in enumerate(ids):
             name = given or f"r{index:04d}"
@@ -243,6 +241,6 @@ class Assembly:
                 raise self._error(
                     other,
                     f"id {name!r} is also the id of {self.receipt.place} "
-                    f"{self._places.number(one)}; each request needs an id of its own",
+                    f"{self._places.number(one)}; each request needs a different id",
                 )
         return list(seen)

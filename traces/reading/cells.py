@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kvsim.traces.reading.batch import Batch
 
 MAX_TOKENS: Final = 2**31 - 1
-"""Longest prompt or answer that is believed."""
+"""Longest prompt or output that kvsim accepts."""
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 

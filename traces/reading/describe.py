@@ -1,4 +1,4 @@
-"""What the receipt says about a whole trace: grid, ties, ids, epoch, turns that come too soon."""
+"""Facts of a whole trace for the receipt: time grid, ties, ids, epoch, turns that are too early."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def describe(
     prefix: PrefixIds | None,
     columns: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Fill in what is known once all rows are together."""
+    """Fill in the facts that need all rows."""
     receipt.time_unit = time_unit
     timed = columns["has_time"] != 0 if "has_time" in columns else np.ones(1, dtype=np.bool_)
     if timed.all():
@@ -48,28 +48,28 @@ def describe(
     if "has_time" in columns and not columns["has_time"].all():
         count = int(np.count_nonzero(columns["has_time"] == 0))
         receipt.notes.append(
-            f"{counted(count, 'turn has no time of its', 'turns have no time of their')} own: "
-            "each comes a delay after the output before it ends"
+            f"{counted(count, 'turn has', 'turns have')} no arrival time: each arrives a delay "
+            "after the previous output ends"
         )
     if "max_tokens" not in columns:
         receipt.notes.append(
-            "the trace does not say what clients allowed (max_tokens): a simulation goes by "
+            "the file has no max_tokens (output limits of clients): a simulation uses "
             "--assume-max-tokens"
         )
 
 
 def describe_times(receipt: Receipt, arrival_ns: NDArray[np.int64]) -> None:
-    """Count distinct times and find the grid they lie on."""
+    """Count the distinct times and find their grid."""
     receipt.num_distinct_times = num_distinct(arrival_ns)
     receipt.time_grid_ns, jitter_ns = time_grid_ns(arrival_ns)
     if jitter_ns:
-        receipt.notes.append(f"times lie up to {duration(jitter_ns)} off their grid")
+        receipt.notes.append(f"times differ from their grid by up to {duration(jitter_ns)}")
 
 
 def epoch_text(first_ns: int, epoch: str) -> str | None:
-    """Say what the first arrival was in the file's own clock."""
+    """Return the time of the first arrival by the clock of the file."""
     if epoch != "unix":
-        return f"the first is at {duration(first_ns)} of the file's own clock" if first_ns else None
+        return f"the first is at {duration(first_ns)} by the file's clock" if first_ns else None
     seconds, rest = divmod(first_ns, 10**9)
     try:
         moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
@@ -80,7 +80,7 @@ def epoch_text(first_ns: int, epoch: str) -> str | None:
 
 
 def count_early_turns(columns: Mapping[str, NDArray[Any]]) -> int:
-    """Count turns that arrive before the answer they follow could have ended."""
+    """Count turns that arrive before the previous output could have ended."""
     early = 0
     for part in parts(len(columns["after_request"])):
         parents, arrival_ns = columns["after_request"][part], columns["arrival_ns"][part]
@@ -88,8 +88,8 @@ def count_early_turns(columns: Mapping[str, NDArray[Any]]) -> int:
         if "has_time" in columns:
             turns &= columns["has_time"][part] != 0
         parents, arrival_ns = parents[turns], arrival_ns[turns]
-        answer_ns = columns["output_tokens"][parents] * _FASTEST_TOKEN_NS
-        soonest = columns["arrival_ns"][parents] + answer_ns
+        output_ns = columns["output_tokens"][parents] * _FASTEST_TOKEN_NS
+        soonest = columns["arrival_ns"][parents] + output_ns
         if "end_ns" in columns:
             end_ns = columns["end_ns"][parents]
             soonest = np.where(end_ns >= 0, end_ns, soonest)

@@ -1,7 +1,7 @@
-"""What the user asks to draw where a file has none: arrival times and output lengths.
+"""Arrival times and output lengths that kvsim draws because the file has none.
 
-The gaps between requests follow one law, from one seeded generator: ``poisson(..)``, ``gamma(..)``
-and the like. Output lengths are ``N``, ``lognormal(..)`` or ``uniform(a,b)``.
+One seeded generator draws the gaps between requests from one law: ``rate=..``, ``poisson(..)``,
+``gamma(..)`` or ``weibull(..)``. Output lengths are ``N``, ``lognormal(..)`` or ``uniform(a,b)``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LATEST_NS: Final = 2**62 // 1000
 _STREAM_GAPS: Final = 1 << 10
 _CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*")
 _KINDS: Final = {"rate": None, "poisson": None, "gamma": "cv", "weibull": "shape"}
-"""Law -> its own parameter."""
+"""Law -> name of its parameter."""
 _ARRIVAL_CHOICES: Final = (
     "recorded, rate=R, poisson, gamma(cv=X), weibull(shape=X); R is requests per second (also "
     "inside: poisson(rate=R), or as --rate R), X is above 0"
 )
 _RANGES: Final = {"cv": (0.001, 100.0), "shape": (0.01, 1000.0)}
-"""Beyond them floats can no longer tell gaps apart, or say how long they are."""
+"""Beyond these ranges floats cannot distinguish the gaps, or cannot represent their lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ArrivalRule:
 
     @classmethod
     def parse(cls, text: str, option: str = "--arrivals") -> ArrivalRule:
-        """Read ``poisson``, ``gamma(cv=2)``, ``rate=3.5``; the error names the choices."""
+        """Parse ``poisson``, ``gamma(cv=2)`` or ``rate=3.5``; the error lists the choices."""
         check_text(option, text, "poisson(rate=3)")
         kind, _, value = text.partition("=")
         if kind.strip() == "rate" and value:
@@ -113,12 +113,12 @@ class ArrivalRule:
         return scale * rng.weibull(self.parameter, count)
 
     def times_ns(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw ``count`` arrival times from 0 on, non-decreasing, in ns.
+        """Draw ``count`` non-decreasing arrival times in ns; the first is 0.
 
         Raises
         ------
         TraceError
-            The last would be later than the engine's clock can say.
+            The last time exceeds the range of the engine's clock.
         """
         if self.kind == "rate":
             assert self.rate_per_s is not None, "no rate to space requests at"
@@ -128,7 +128,7 @@ class ArrivalRule:
         return _to_ns(times_s[:count], self)
 
     def stream_ns(self, rng: np.random.Generator) -> Iterator[int]:
-        """Yield arrival times from 0 on without end."""
+        """Yield an endless sequence of arrival times in ns, from 0."""
         start_s = 0.0
         while True:
             times_s = start_s + np.cumsum(self.gaps_s(_STREAM_GAPS, rng))
@@ -137,9 +137,9 @@ class ArrivalRule:
 
 
 def arrival_rule(arrivals: str | None, rate: str | float | None) -> ArrivalRule | None:
-    """Put ``--arrivals`` and ``--rate`` together; None = the recorded times.
+    """Combine ``--arrivals`` and ``--rate`` into one rule; None = the recorded times.
 
-    ``--rate`` alone spaces requests evenly; beside a law it says the rate.
+    ``--rate`` alone spaces requests evenly; with a law it is the rate of the law.
     """
     rule = None
     if arrivals is not None:
@@ -150,25 +150,23 @@ def arrival_rule(arrivals: str | None, rate: str | float | None) -> ArrivalRule 
         return rule
     given = _positive(str(rate), str(rate), "--rate")
     if arrivals is not None and rule is None:
-        raise TraceError("--arrivals recorded and --rate contradict: leave one of them out")
+        raise TraceError("--arrivals recorded contradicts --rate: leave one of them out")
     if rule is None:
         return ArrivalRule("rate", given)
     if rule.rate_per_s not in (None, given):
-        raise TraceError(f"--rate is {rate} and --arrivals says {rule}: leave one of them out")
+        raise TraceError(f"--rate is {rate} and --arrivals is {rule}: leave one of them out")
     return replace(rule, rate_per_s=given)
 
 
 def session_start_rule(starts: str | None, rate: str | float | None) -> ArrivalRule | None:
-    """Put ``--session-starts`` and ``--session-rate`` together; a rate alone is Poisson."""
+    """Combine ``--session-starts`` and ``--session-rate``; a rate alone means Poisson."""
     rule = None if starts is None else ArrivalRule.parse(starts, "--session-starts")
     if rate is None:
         return rule
     given = _positive(str(rate), str(rate), "--session-rate")
     rule = rule or ArrivalRule("poisson")
     if rule.rate_per_s not in (None, given):
-        raise TraceError(
-            f"--session-rate is {rate} and --session-starts says {rule}: leave one out"
-        )
+        raise TraceError(f"--session-rate is {rate} and --session-starts is {rule}: leave one out")
     return rule.at(given)
 
 
@@ -196,8 +194,8 @@ def _within(text: str, name: str, value: str, option: str) -> float:
 def _to_ns(times_s: NDArray[np.float64], rule: ArrivalRule) -> NDArray[np.int64]:
     if len(times_s) and not times_s[-1] * _NS_PER_S < _LATEST_NS:
         raise TraceError(
-            f"arrivals by {rule} reach {times_s[-1]:.3g} s; at most {_LATEST_NS // _NS_PER_S} s "
-            "can be simulated: raise the rate"
+            f"the last arrival by {rule} is at {times_s[-1]:.3g} s; kvsim simulates at most "
+            f"{_LATEST_NS // _NS_PER_S} s: raise the rate"
         )
     return np.round(times_s * _NS_PER_S).astype(np.int64)
 
@@ -209,14 +207,14 @@ _NUMBER: Final = r"\s*([0-9]{1,10}(?:\.[0-9]{1,9})?)\s*"
 _LOGNORMAL: Final = re.compile(rf"\s*lognormal\(\s*mean\s*={_NUMBER},\s*sigma\s*={_NUMBER}\)\s*")
 _UNIFORM: Final = re.compile(r"\s*uniform\(\s*([0-9]{1,10})\s*,\s*([0-9]{1,10})\s*\)\s*")
 _OUTPUT_CHOICES: Final = (
-    "a whole number from 1, lognormal(mean=M,sigma=S) with the mean M tokens of the outputs and "
-    "the standard deviation S of their logarithm, and uniform(A,B) with 1 <= A <= B"
+    "a whole number from 1, lognormal(mean=M,sigma=S) with the mean output length M in tokens and "
+    "the standard deviation S of its logarithm, and uniform(A,B) with 1 <= A <= B"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRule:
-    """A law of answer lengths: ``kind`` is ``fixed``, ``lognormal`` or ``uniform``."""
+    """Law of output lengths: ``kind`` is ``fixed``, ``lognormal`` or ``uniform``."""
 
     kind: str
     first: float
@@ -224,7 +222,7 @@ class OutputRule:
 
     @classmethod
     def parse(cls, text: str) -> OutputRule:
-        """Read one; :class:`TraceError` names the choices."""
+        """Parse a law; :class:`TraceError` lists the choices."""
         check_text("--output-tokens", text, "256")
         rule = None
         if match := _COUNT.fullmatch(text):
@@ -267,12 +265,12 @@ def draw_times(
     *,
     has_times: bool,
 ) -> tuple[NDArray[np.int64], str]:
-    """Return arrivals by the law asked for and what they are in; without one, those given.
+    """Return arrival times by the requested law, or ``arrival_ns`` without a law, and their unit.
 
     Raises
     ------
     TraceError
-        Requests follow each other, or neither law nor file says a rate.
+        Requests follow each other, or neither the law nor the file has a rate.
     """
     rule = wishes.arrivals
     if rule is None:
@@ -280,18 +278,18 @@ def draw_times(
         return arrival_ns, time_unit
     if "after_request" in columns and (columns["after_request"] >= 0).any():
         raise TraceError(
-            f"{receipt.path}: --arrivals {rule} draws each request's time alone, but requests of "
-            "this trace follow each other; keep the recorded times (--rate-scale changes their "
-            "rate)"
+            f"{receipt.path}: --arrivals {rule} draws the time of each request independently, but "
+            "requests of this trace follow each other; keep the recorded times (--rate-scale "
+            "changes their rate)"
         )
     if rule.rate_per_s is None:
         span_ns = int(arrival_ns[-1])
         if not has_times or not span_ns:
             raise TraceError(
-                f"{receipt.path}: --arrivals {rule} needs a rate, and the file's times say none: "
+                f"{receipt.path}: --arrivals {rule} needs a rate, but the file's times give none: "
                 "add --rate R (requests per second)"
             )
         rule = rule.at((len(arrival_ns) - 1) * 10**9 / span_ns)
-    receipt.notes.append(f"arrivals drawn by {rule}, not those of the file")
+    receipt.notes.append(f"arrival times drawn by {rule}; the times of the file are not used")
     receipt.epoch = None
     return rule.times_ns(len(arrival_ns), wishes.rngs[0]), f"ns, drawn by {rule}"

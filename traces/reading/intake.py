@@ -1,4 +1,4 @@
-"""Where batches of rows are taken in: bad rows, failed ones, limits, counts for the receipt."""
+"""Intake of row batches: bad rows, failed rows, limits, and counts for the receipt."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _BATCH_ROWS: Final = 1 << 14
 
 @dataclass(slots=True)
 class Intake:
-    """Collects the columns of batches and applies what the user asked for.
+    """Collects the columns of batches and applies the options of the user.
 
-    A row with a fault, and one that the source calls failed, stops the read with one sentence or
-    is left out and counted. No more than ``limit`` requests are taken, in file order.
+    A row with a fault, or a row that the source marks as failed, either stops the read with one
+    sentence, or is skipped and counted. At most ``limit`` requests are read, in file order.
     """
 
     source: Source
@@ -49,31 +49,31 @@ class Intake:
         self._assembly = Assembly(self.receipt, self.wishes)
 
     def rows_wanted(self) -> int:
-        """Return how many rows the next batch may have; 0 when the trace is full."""
+        """Return the largest number of rows of the next batch; 0 when the trace is full."""
         if self.wishes.limit is None:
             return _BATCH_ROWS
         return min(_BATCH_ROWS, self.wishes.limit - self._assembly.num_rows)
 
     def need_arrivals(self, what: str) -> None:
-        """Raise for a file that says no times, unless the user has said how requests arrive."""
+        """Raise TraceError if the file has no times and the user gave no arrival law."""
         if self.wishes.arrivals is None and not self.wishes.may_lack_times:
             raise TraceError(
-                f"{self.source.path}: {what} says nothing about when requests arrive: say it with "
-                "--rate R (requests per second, evenly spaced) or --arrivals poisson|gamma(cv=X)|"
-                "weibull(shape=X) and --rate R, or let kvsim simulate close the loop with --users N"
+                f"{self.source.path}: {what} has no arrival times: give --rate R (requests per "
+                "second, evenly spaced), or --arrivals poisson|gamma(cv=X)|weibull(shape=X) and "
+                "--rate R, or run a closed loop with kvsim simulate --users N"
             )
 
     def output_tokens(self, batch: Batch, name: str) -> NDArray[np.int64]:
-        """Read lengths of answers; 0 is a fault, or kept where reading is for statistics.
+        """Return output lengths. 0 is a fault, unless the read is for statistics only.
 
-        A file without the column takes them from ``--output-tokens``.
+        If the file has no such column, ``--output-tokens`` gives them.
         """
         if name not in batch.columns:
             return self._drawn_outputs(len(batch), name)
         if self.wishes.outputs is not None:
             raise TraceError(
-                f"{self.source.path}: the file says its outputs' lengths ({name}); "
-                "--output-tokens is for files that do not: leave it out"
+                f"{self.source.path}: the file has output lengths ({name}); --output-tokens is for "
+                "files without them: leave it out"
             )
         values = whole_numbers(batch, name, low=0)
         self._output_name = name
@@ -83,7 +83,7 @@ class Intake:
                     row,
                     f"{name} is 0: no output",
                     f"{name} is 0; allowed are whole numbers from 1 to 2147483647 (a request "
-                    "without an output cannot be simulated)",
+                    "without output cannot be simulated)",
                 )
         return values
 
@@ -94,12 +94,12 @@ class Intake:
         ids: Ragged | None = None,
         also_after: Ragged | None = None,
     ) -> None:
-        """Take the rows without fault.
+        """Add the rows without a fault.
 
         ``columns`` are named as in :class:`Trace` and must hold ``prompt_tokens`` and
-        ``output_tokens``; ``arrival_ns`` where the file has times; ``end_ns`` (-1 = not known) is
-        when the answer ended, in the file's clock. ``also_after`` are rows of the file, from 0,
-        which a request follows beside ``after_request``.
+        ``output_tokens``, and ``arrival_ns`` if the file has times. ``end_ns`` is the time when the
+        output ended, by the clock of the file (-1 = not known). ``also_after`` are rows of the
+        file, from 0, that a request follows in addition to ``after_request``.
         """
         for row in sorted({*batch.faults, *batch.failed, *batch.left_out}):
             self._leave_out(batch, row)
@@ -117,63 +117,62 @@ class Intake:
         self._assembly.add(chunk, rows, batch.numbers[keep], ids, also_after)
 
     def _leave_out(self, batch: Batch, row: int) -> None:
-        """Count a row that is not taken, or raise what is wrong with it."""
+        """Count a skipped row, or raise TraceError with its fault."""
         receipt, number = self.receipt, int(batch.numbers[row])
         if row in batch.left_out:
             _count(receipt.skipped, batch.left_out[row], 1, number)
         elif row in batch.failed:
             reason, detail = batch.failed[row]
             if not (self.wishes.skip_bad_rows or self.wishes.keep_unusable):
-                raise self.error(number, f"{detail}; leave failed requests out: --on-bad-row skip")
+                raise self.error(number, f"{detail}; skip failed requests with --on-bad-row skip")
             _count(receipt.failed, reason, 1, number)
         else:
             reason, detail = batch.faults[row]
             if not self.wishes.skip_bad_rows:
                 raise self.error(
-                    number, f"{detail}; correct the row, or leave such rows out: --on-bad-row skip"
+                    number, f"{detail}; correct the row, or skip such rows with --on-bad-row skip"
                 )
             _count(receipt.skipped, reason, 1, number)
 
     def _drawn_outputs(self, count: int, name: str) -> NDArray[np.int64]:
         rule = self.wishes.outputs
         if rule is not None:
-            note = f"the file has no {name}: outputs drawn by --output-tokens {rule}"
+            note = f"the file has no {name}: output lengths drawn by --output-tokens {rule}"
             if note not in self.receipt.notes:
                 self.receipt.notes.append(note)
             return rule.draw(count, self.wishes.rngs[2])
         if not self.wishes.keep_unusable:
             raise TraceError(
-                f"{self.source.path}: column {name!r} is missing: the file says nothing about the "
-                "lengths of outputs: give them with --output-tokens N, lognormal(mean=M,sigma=S) "
-                "or uniform(A,B)"
+                f"{self.source.path}: column {name!r} is missing: the file has no output lengths; "
+                "give --output-tokens N, lognormal(mean=M,sigma=S) or uniform(A,B)"
             )
         self.receipt.has_outputs = False
         return np.zeros(count, dtype=np.int64)
 
     def clip(self, reason: str, batch: Batch, clipped: NDArray[np.bool_]) -> None:
-        """Count rows of a batch of which something was cut."""
+        """Count rows of a batch from which the reader cut something."""
         rows = np.flatnonzero(clipped & batch.kept())
         if len(rows):
             _count(self.receipt.clipped, reason, len(rows), int(batch.numbers[rows[0]]))
 
     def note_ignored(self, names: Iterable[str], known: Iterable[str]) -> None:
-        """Say in the receipt which columns of the file were not looked at."""
+        """Note in the receipt which columns of the file were not used."""
         known = frozenset(known)
         ignored = [name for name in names if name not in known]
         if ignored:
             self.receipt.notes.append(f"columns not used: {', '.join(ignored)}")
 
     def note_models(self, counts: Mapping[str, int]) -> None:
-        """Say in the receipt that requests went to more than one model."""
+        """Note in the receipt that the requests were for several models."""
         if len(counts) > 1:
             named = ", ".join(f"{name} {count:,}" for name, count in list(counts.items())[:4])
             more = "" if len(counts) <= 4 else f" and {len(counts) - 4} more"
             self.receipt.notes.append(
-                f"{len(counts)} models in one file ({named}{more}): all go to one engine"
+                f"{len(counts)} models in one file ({named}{more}): one engine simulates them all"
             )
 
     def error(self, number: int, detail: str) -> TraceError:
-        """Make the error that names file, line and detail."""
+        """Return the error that names the file, the line and the detail."""
         return TraceError(f"{self.source.path}: {self.receipt.place} {number}: {detail}")
 
     def trace(
@@ -187,16 +186,16 @@ class Intake:
         epoch: str = "relative",
         by_completion: bool = False,
     ) -> Trace:
-        """Put the batches together.
+        """Assemble the batches into a trace.
 
         Parameters
         ----------
         keep_zero
-            Leave times as they are; otherwise the first arrival becomes 0.
+            Keep the times unchanged; otherwise the first arrival becomes 0.
         epoch
-            What times count from: ``"relative"`` (the file's own zero) or ``"unix"``.
+            Zero of the times: ``"relative"`` (the file's own zero) or ``"unix"``.
         by_completion
-            The file is written as requests end, so it is sorted by arrival without asking.
+            The file has requests in the order of their ends, so it is always sorted by arrival.
         """
         self.starts.check_used()
         trace = self._assembly.trace(

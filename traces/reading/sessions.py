@@ -69,7 +69,7 @@ class SessionLinks:
                     batch.reject(
                         row,
                         "is the first of its session and has no time",
-                        "the row has no time of its own and follows no other of its session",
+                        "the row has no time and follows no earlier row of its session",
                     )
                     continue
                 link.arrival_ns[row] = last[2]
@@ -83,9 +83,9 @@ class SessionLinks:
 
 @dataclass(slots=True)
 class SessionStarts:
-    """Hands out one start a session, in file order; the first is 0.
+    """Start times of sessions, in file order; the first is 0.
 
-    One session alone needs no law. Where nothing needs to say it, all start at 0.
+    A single session needs no law. In a read that needs no start times, all sessions start at 0.
     """
 
     path: Path
@@ -94,7 +94,7 @@ class SessionStarts:
     _times: Iterator[int] | None = field(init=False, default=None)
 
     def next_ns(self) -> int:
-        """Return when the next session starts; TraceError where nothing says it."""
+        """Return the start of the next session; raise TraceError if no law gives it."""
         self.num_sessions += 1
         rule = self.wishes.session_starts
         if rule is not None:
@@ -103,29 +103,29 @@ class SessionStarts:
             return next(self._times)
         if self.num_sessions > 1 and not self.wishes.may_lack_times:
             raise TraceError(
-                f"{self.path}: each session's times begin at 0 and nothing says when sessions "
-                "start: say it with --session-rate R (sessions per second, Poisson) or "
+                f"{self.path}: the times of each session begin at 0, so the file has no starts of "
+                "sessions: give --session-rate R (sessions per second, Poisson) or "
                 "--session-starts rate=R|poisson(rate=R)|gamma(cv=X,rate=R)|weibull(shape=X,"
-                "rate=R), or let kvsim simulate close the loop with --users N"
+                "rate=R), or run a closed loop with kvsim simulate --users N"
             )
         return 0
 
     @property
     def unknown(self) -> bool:
-        """Whether several sessions were put at 0 because nothing says when they start."""
+        """Whether several sessions start at 0 because no law gives their starts."""
         return self.wishes.session_starts is None and self.num_sessions > 1
 
     def check_used(self) -> None:
-        """Raise where the user says when sessions start, and the file's own times stand."""
+        """Raise TraceError if the user gave session starts and the file has times."""
         if self.wishes.session_starts is not None and not self.num_sessions:
             raise TraceError(
                 f"{self.path}: --session-starts and --session-rate are for files whose sessions "
-                "all begin at 0, and this one has times of its own: leave them out (--rate-scale "
+                "all begin at 0, and this file has arrival times: leave them out (--rate-scale "
                 "changes the rate)"
             )
 
     def note(self) -> str:
-        """Say how starts came about."""
+        """Return the note on the starts of sessions."""
         rule = self.wishes.session_starts
         if rule is not None:
             return (
@@ -134,7 +134,7 @@ class SessionStarts:
             )
         if self.num_sessions == 1:
             return "one session, which starts at 0"
-        return f"{self.num_sessions:,} sessions, whose starts the file does not say: all at 0"
+        return f"{self.num_sessions:,} sessions; the file has no starts of sessions: all start at 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +265,13 @@ class RecentCalls:
 
 BLOCK_TOKENS: Final = 16
 NOTE: Final = (
-    f"ids of {BLOCK_TOKENS} tokens made from the stated prefix lengths: a turn has its leading "
-    "prefix in common with the turn before it, and nothing with other sessions"
+    f"ids of {BLOCK_TOKENS} tokens derived from the given prefix lengths: a turn shares its "
+    "leading prefix with the previous turn of its session, and nothing with other sessions"
 )
 
 
 class PrefixChains:
-    """Remembers the last chain of every session; O(blocks) a turn."""
+    """Keeps the last chain of ids of each session; O(blocks) for each turn."""
 
     def __init__(self) -> None:
         self._next_id = 0
@@ -284,7 +284,7 @@ class PrefixChains:
         prefix_tokens: NDArray[np.int64],
         total_tokens: NDArray[np.int64],
     ) -> Ragged:
-        """Return ids over prompt and answer, full blocks only; rows with faults get none."""
+        """Return ids of the full blocks of prompt and output; rows with faults get none."""
         keep = batch.kept()
         chains: list[NDArray[np.int64]] = []
         rows = zip(session.tolist(), prefix_tokens.tolist(), total_tokens.tolist(), strict=True)

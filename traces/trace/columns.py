@@ -92,7 +92,7 @@ def check_trace(value: object, what: str = "a Trace; kvsim.traces.read_trace rea
 
 
 def _check_predecessors(trace: Trace, count: int) -> None:
-    """Refuse requests that wait for the answer to themselves, a later one or none."""
+    """Raise TraceError if a request waits for its own output, a later one, or a missing one."""
     if trace.after_request is not None:
         _check_earlier(trace, "after_request", trace.after_request, np.arange(count), -1)
     also = trace.also_after

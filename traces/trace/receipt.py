@@ -1,4 +1,4 @@
-"""The receipt: what a reader understood, in numbers and in readable lines."""
+"""Receipt of a trace file: what the reader understood, as numbers and as readable lines."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ LABEL: Final = 10
 _UNITS: Final = ((86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (1_000_000_000, "s"),
                  (1_000_000, "ms"), (1_000, "us"), (1, "ns"))  # fmt: skip
 _COARSE_GRID_NS: Final = 1_000_000
-"""From this grid on, ties between arrivals show in latency percentiles."""
+"""Ties between arrivals change latency percentiles if the time grid is this coarse or coarser."""
 
 
 @dataclass(slots=True)
 class Receipt:
-    """What the reader understood: printed to stderr after each read.
+    """What the reader understood; each command prints it to stderr after a read.
 
     Attributes
     ----------
     rows_read
-        Data rows looked at, skipped ones included.
+        Data rows that were read, including skipped rows.
     epoch
-        What the first arrival is in the file's own clock, in words.
+        Time of the first arrival by the clock of the file, in words.
     ids_partial
-        Whether the last id of a request may stand for a block that is not full; None where no
-        request has ids.
+        Whether the last id of a request can name a partial block. None if no request has ids.
     skipped, clipped, failed, unusable
-        Reason -> ``(count, first line number)``. Skipped rows are not in the trace; clipped rows
-        are, with something cut; failed rows were requests that the source itself calls failed
-        (not in the trace); unusable ones were kept for statistics only and cannot be simulated.
+        Reason -> ``(count, first line number)``. The trace does not contain skipped rows, nor
+        failed rows (requests that the source marks as failed). It contains clipped rows, but the
+        reader cut something from them. It contains unusable rows for statistics only; they cannot
+        be simulated.
     num_timed
-        Requests with a time of their own; None = all.
+        Number of requests that have an arrival time; None = all.
     early_turns
-        Turns that arrive before the answer they follow could have ended: before its recorded end,
-        or within 1 ms a token where none is recorded.
+        Turns that arrive before the previous output could have ended: before its recorded end, or,
+        if the file has no end, before 1 ms for each of its tokens has passed.
     has_times, has_outputs
-        False where the file says none and they stand at 0 (reading for statistics).
+        False if the file has none. They are then 0 in the trace, which serves statistics only.
     place
-        What the line numbers count: ``"line"`` of the text, or ``"row"`` (from 1) where a format
+        What the line numbers count: ``"line"`` of the text, or ``"row"`` (from 1) if the format
         has no lines.
     """
 
@@ -72,12 +72,12 @@ class Receipt:
 
     @property
     def num_requests(self) -> int:
-        """Number of requests: rows read minus skipped and failed rows."""
+        """Number of requests in the trace: rows read minus skipped and failed rows."""
         left_out = (*self.skipped.values(), *self.failed.values())
         return self.rows_read - sum(count for count, _ in left_out)
 
     def lines(self) -> list[str]:
-        """Return the receipt as text, no line longer than 80 columns (long words excepted)."""
+        """Return the receipt as lines of at most 80 columns (only a long word can exceed them)."""
         return [line for label, text in self._items() for line in _wrapped(label, text)]
 
     def _items(self) -> Iterator[tuple[str, str]]:
@@ -95,8 +95,8 @@ class Receipt:
         if self.early_turns:
             yield (
                 "turns",
-                f"{self.early_turns:,} arrive before the end of the output that they follow "
-                "(the recorded end, or 1 ms for each token)",
+                f"{self.early_turns:,} arrive before the previous output could have ended "
+                "(its recorded end, or 1 ms for each token)",
             )
         yield "ids", self._id_text()
         for note in self.notes:
@@ -117,25 +117,25 @@ class Receipt:
             return text
         tied = self.num_distinct_times < count
         if tied and self.time_grid_ns >= _COARSE_GRID_NS:
-            text += f": the {duration(self.time_grid_ns)} grid of the times affects p99 TTFT; "
+            text += f": the {duration(self.time_grid_ns)} grid changes p99 TTFT; "
             return text + "--spread-ties spreads equal times"
         return f"{text} ({duration(self.time_grid_ns)} grid)"
 
     def _id_text(self) -> str:
         if self.id_block_size is None:
-            return "none: prompts and outputs are anonymous (never hit)"
-        chain = f"{self.id_block_size} tokens each, scope {self.id_scope}; a prefix is the whole "
-        chain += "chain of ids, never an id alone; "
+            return "none: prompts and outputs are anonymous (they never hit)"
+        chain = f"{self.id_block_size} tokens each, scope {self.id_scope}; a prefix is the "
+        chain += "whole chain of ids, never one id; "
         if self.ids_partial is not None:
-            chain += "the last may be a partial block; " if self.ids_partial else "full blocks; "
+            chain += "the last block can be partial; " if self.ids_partial else "full blocks; "
         if self.ids_cover_output:
             return chain + "they cover prompts and outputs"
-        chain += "they cover prompts only: outputs without ids are anonymous (never hit), "
-        return chain + "so hits are a lower bound"
+        chain += "they cover prompts only: outputs without ids never hit, "
+        return chain + "so the hit rate is a lower bound"
 
 
 def duration(nanoseconds: int) -> str:
-    """Write a span in its largest unit that gives at most three decimals, e.g. ``3 s``."""
+    """Return a duration in the largest unit that needs at most three decimals, e.g. ``3 s``."""
     for unit_ns, unit in _UNITS:
         if nanoseconds >= unit_ns and nanoseconds * 1000 % unit_ns == 0:
             whole, rest = divmod(nanoseconds * 1000 // unit_ns, 1000)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["LENGTH", "STOP", "MorePredecessors", "PrefixIds", "Receipt", "Trace", "TraceError"]
 
 LENGTH: Final = 0
-"""``ends_by`` code: the answer ends because its length was reached (``max_tokens`` foreseen)."""
+"""``ends_by`` code: the output ends at its length limit (the engine can foresee ``max_tokens``)."""
 STOP: Final = 1
-"""``ends_by`` code: the answer ends by a stop token that the engine cannot foresee."""
+"""``ends_by`` code: the output ends by a stop token that the engine cannot foresee."""
 
 
 class TraceError(ValueError):
@@ -52,7 +52,7 @@ class PrefixIds:
         (readers make them distinct, so engines can ignore the scope).
     anonymous_answer
         bool, shape ``(n,)``, or None: True where ids count for the prompt alone although they cover
-        the output (a further sample of a recorded answer).
+        the output (a further sample of a recorded output).
     """
 
     block_size: int
@@ -91,7 +91,7 @@ class Trace:
         Short name for outputs (file name without folders and suffixes).
     arrival_ns : int64, non-decreasing
     prompt_tokens, output_tokens : int64, >= 1
-        Read for statistics (``keep_unusable``), ``output_tokens`` may be 0: no answer, or unknown.
+        Read for statistics (``keep_unusable``), ``output_tokens`` may be 0: no output, or unknown.
     max_tokens : int64 or None
         What the client allowed; ``-1`` where a row does not say.
     ends_by : uint8
@@ -105,9 +105,9 @@ class Trace:
         conversation; empty where a row does not say.
     turn, after_request, delay_ns, num_samples, beam_width
         Optional int64 columns; ``after_request`` is an index, -1 none; ``delay_ns`` runs from the
-        end of that answer, -1 where it is not known.
+        end of that output, -1 if it is not known.
     also_after : MorePredecessors or None
-        For turns that follow several answers (parallel calls, sub-agents).
+        For turns that follow several outputs (parallel calls, sub-agents).
     has_time : bool or None
         False where a turn has no time of its own: it arrives ``delay_ns`` after the answer to
         ``after_request`` ends, and ``arrival_ns`` is only its earliest bound. None = all have.

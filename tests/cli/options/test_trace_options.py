@@ -19,15 +19,11 @@ def simulate(tmp_path: Path, file: str, *options: str) -> int:
 @pytest.mark.parametrize(
     ("file", "options", "note"),
     [
-        ("vidur_lengths.csv", ["--rate", "2"], "arrivals drawn by rate=2"),
+        ("vidur_lengths.csv", ["--rate", "2"], "arrival times drawn by rate=2"),
         ("vidur_lengths.csv", ["--arrivals", "gamma(cv=2)", "--rate", "2"], "drawn by gamma(cv=2"),
-        ("tair_tokens.jsonl", ["--output-tokens", "uniform(3,9)"], "outputs drawn by"),
-        (
-            "bailian.jsonl",
-            ["--output-ids", "next-turn"],
-            "outputs of 1 request have ids that were",
-        ),
-        ("golden.json", ["--output-ids", "anonymous"], "hits are a lower bound"),
+        ("tair_tokens.jsonl", ["--output-tokens", "uniform(3,9)"], "output lengths drawn by"),
+        ("bailian.jsonl", ["--answers", "next-turn"], "answers of 1 request have ids inferred"),
+        ("golden.json", ["--answers", "anonymous"], "the hit rate is a lower bound"),
         ("fleet_sim.csv", ["--spread-ties"], "spread over 12 ms (--spread-ties)"),
         (
             "kv_cache_tester.jsonl",
@@ -39,7 +35,7 @@ def simulate(tmp_path: Path, file: str, *options: str) -> int:
         (
             "kv_cache_tester.jsonl",
             ["--users", "2", "--on-bad-row", "skip"],
-            "2 sessions, whose starts the file does not say",
+            "2 sessions; the file has no starts of sessions",
         ),
     ],
 )
@@ -55,17 +51,21 @@ def test_an_option_does_what_its_note_says(
 @pytest.mark.parametrize(
     ("file", "options", "sentence"),
     [
-        ("vidur_lengths.csv", [], "say it with --rate R"),
+        ("vidur_lengths.csv", [], "give --rate R"),
         ("vidur_lengths.csv", ["--arrivals", "poisson"], "needs a rate"),
         ("vidur_lengths.csv", ["--arrivals", "sometimes"], "--arrivals is 'sometimes'; choices"),
-        ("tair_tokens.jsonl", [], "give them with --output-tokens"),
+        ("tair_tokens.jsonl", [], "give --output-tokens"),
         ("burstgpt.csv", [], "Response tokens is 0"),
         ("bailian.jsonl", ["--arrivals", "closed"], "give --think-time"),
         ("llmperf.json", ["--rate", "1"], "the request failed (error_code 429)"),
         ("length_cdf.json", [], "a distribution of total lengths"),
-        ("tracelab.csv", ["--session-rate", "1"], "has times of its own: leave them out"),
+        ("tracelab.csv", ["--session-rate", "1"], "has arrival times: leave them out"),
         ("azure.csv", ["--think-time", "5s"], "--think-time is for closed loops"),
-        ("tracelab.csv", ["--arrivals", "closed", "--think-time", "5s"], "it records them all"),
+        (
+            "tracelab.csv",
+            ["--arrivals", "closed", "--think-time", "5s"],
+            "this trace records all of them",
+        ),
         ("tracelab.csv", ["--users", "0"], "--users is 0"),
         ("azure.csv", ["--users", "2", "--rate", "5"], "--rate says when requests arrive"),
         ("azure.csv", ["--users", "2", "--arrivals", "poisson"], "leave out --arrivals or --users"),
@@ -103,4 +103,4 @@ def test_turns_without_a_time_wait_for_the_answer_before_them(
 
 def test_closing_the_loop_needs_turns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(DATA / "azure.csv"), "--arrivals", "closed"]) == 2
-    assert "--arrivals closed needs turns that follow one another" in capsys.readouterr().err
+    assert "--arrivals closed needs turns that follow each other" in capsys.readouterr().err

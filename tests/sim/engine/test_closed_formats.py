@@ -100,7 +100,7 @@ def test_scaled_rates_keep_think_times_in_closed_loops() -> None:
 
 @pytest.mark.parametrize("file", ["vidur_lengths.csv", "llmperf.json", "kv_cache_tester.jsonl"])
 def test_users_need_no_times(file: str) -> None:
-    with pytest.raises(TraceError, match="close the loop with --users N"):
+    with pytest.raises(TraceError, match="closed loop with kvsim simulate --users N"):
         read_trace(DATA / file, on_bad_row="skip")
     trace = read_trace(DATA / file, on_bad_row="skip", need_times=False)
     run = simulate(trace, num_users=1)

@@ -315,11 +315,11 @@ def test_turns_without_a_time_wait_even_then() -> None:
 
 def test_closed_needs_turns_and_think_times() -> None:
     trace = make_trace(3)
-    with pytest.raises(TraceError, match=r"needs turns that follow one another .*--users N"):
+    with pytest.raises(TraceError, match=r"needs turns that follow each other .*--users N"):
         follow_ons(trace, closed=True)
     trace.session = ["a", "b", "a"]
     with pytest.raises(
-        TraceError, match=r"1 turn waits for an output \(first: r0002\) .* give --think-time"
+        TraceError, match=r"1 turn waits for an output \(first: r0002\).* give --think-time"
     ):
         follow_ons(trace, closed=True)
     loop = follow_ons(trace, closed=True, think=ThinkRule.parse("2s"))
@@ -333,7 +333,7 @@ def test_think_times_that_nobody_needs_are_refused() -> None:
     with pytest.raises(TraceError, match="--think-time is for closed loops"):
         follow_ons(trace, think=think)
     trace.after_request, trace.delay_ns = loop_of([-1, 0, 1], [0, 5, 6])[:2]
-    with pytest.raises(TraceError, match="it records them all: leave it out"):
+    with pytest.raises(TraceError, match="this trace records all of them: leave it out"):
         follow_ons(trace, closed=True, think=think)
     loop = follow_ons(trace, users=True, think=think)
     assert loop is not None

@@ -38,7 +38,7 @@ def test_azure_times_are_exact_across_midnight() -> None:
     assert trace.request_id(4) == "r0004"
     text = receipt_text(trace)
     assert "4 distinct times for 5 requests (1 us grid)" in text
-    assert "prompts and outputs are anonymous (never hit)" in text
+    assert "prompts and outputs are anonymous (they never hit)" in text
     assert "--assume-max-tokens" in text
 
 
@@ -69,8 +69,8 @@ def test_mooncake_ids_cover_the_prompt_only() -> None:
     assert id_lists(trace) == [[46, 47, 48], [46], [46, 2353], [2354]]
     text = receipt_text(trace)
     assert "512 tokens each, scope global" in text
-    assert "a prefix is the whole chain of ids, never an id alone" in text
-    assert "outputs without ids are anonymous (never hit)" in text
+    assert "a prefix is the whole chain of ids, never one id" in text
+    assert "outputs without ids never hit" in text
 
 
 def test_mooncake_ids_that_contradict_the_length_stop_the_read() -> None:
@@ -195,7 +195,7 @@ GOLDEN_ROW = (
             "trace_block_size is 0; allowed are whole numbers from 1",
         ),
         ((GOLDEN % (GOLDEN_ROW % ""))[:-1], "the file is not one JSON document"),
-        (GOLDEN % "", "the file holds no requests"),
+        (GOLDEN % "", "the file has no requests"),
     ],
 )
 def test_contradictions_are_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:

@@ -78,7 +78,7 @@ def test_rate_and_arrivals_together() -> None:
     assert arrival_rule(None, "3") == ArrivalRule("rate", 3)
     assert arrival_rule("poisson", "3") == ArrivalRule("poisson", 3)
     assert arrival_rule("rate=3", 3.0) == ArrivalRule("rate", 3)
-    with pytest.raises(TraceError, match="recorded and --rate contradict"):
+    with pytest.raises(TraceError, match="recorded contradicts --rate"):
         arrival_rule("recorded", "3")
     with pytest.raises(TraceError, match="leave one of them out"):
         arrival_rule("rate=4", "3")
@@ -98,7 +98,10 @@ def test_drawn_arrivals_are_seeded_and_keep_lengths() -> None:
     assert one.arrival_ns.tolist() != other.arrival_ns.tolist()
     assert one.prompt_tokens.tolist() == [689, 231, 1761]
     assert one.receipt is not None
-    assert "arrivals drawn by poisson(rate=3), not those of the file" in one.receipt.notes
+    assert (
+        "arrival times drawn by poisson(rate=3); the times of the file are not used"
+        in one.receipt.notes
+    )
 
 
 def test_without_a_rate_the_recorded_one_holds() -> None:

@@ -40,7 +40,7 @@ def test_other_laws_are_one_sentence(text: str) -> None:
 
 
 def test_a_file_with_answers_refuses_others() -> None:
-    with pytest.raises(TraceError, match="the file says its outputs' lengths"):
+    with pytest.raises(TraceError, match="the file has output lengths"):
         read_trace(DATA / "vidur.csv", output_tokens="9")
 
 
@@ -51,4 +51,4 @@ def test_drawn_answers_are_seeded_and_noted() -> None:
     )
     assert one.output_tokens.tolist() == same.output_tokens.tolist()
     assert one.receipt is not None
-    assert "outputs drawn by --output-tokens uniform(1,999)" in " ".join(one.receipt.notes)
+    assert "output lengths drawn by --output-tokens uniform(1,999)" in " ".join(one.receipt.notes)

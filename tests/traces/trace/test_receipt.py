@@ -24,19 +24,19 @@ def test_lines_of_a_receipt() -> None:
         rows_read=8_943,
         skipped={"input_length is missing": (2, 17)},
         failed={"status is 429": (1, 4_000)},
-        notes=["sorted by time: 3 rows were before the row above"],
+        notes=["sorted by time: 3 rows were earlier than the row above"],
     )
     assert receipt.lines() == [
         "trace     conversation.jsonl (mooncake)",
         "rows      8,943 read, 8,940 requests",
         "skipped   2: input_length is missing (first: line 17)",
         "failed    1: status is 429 (first: line 4,000)",
-        "times     in ms; 901 distinct times for 8,940 requests: the 3 s grid of the",
-        "          times affects p99 TTFT; --spread-ties spreads equal times",
+        "times     in ms; 901 distinct times for 8,940 requests: the 3 s grid changes p99",
+        "          TTFT; --spread-ties spreads equal times",
         "ids       512 tokens each, scope global; a prefix is the whole chain of ids,",
-        "          never an id alone; they cover prompts only: outputs without ids are",
-        "          anonymous (never hit), so hits are a lower bound",
-        "note      sorted by time: 3 rows were before the row above",
+        "          never one id; they cover prompts only: outputs without ids never hit,",
+        "          so the hit rate is a lower bound",
+        "note      sorted by time: 3 rows were earlier than the row above",
     ]
 
 
@@ -46,7 +46,9 @@ def test_a_fine_grid_or_no_tie_shapes_nothing() -> None:
     alone = Receipt("x", "azure", "s", num_distinct_times=1, rows_read=1)
     assert not any("shaped" in line for r in (fine, loose, alone) for line in r.lines())
     assert any("(100 ns grid)" in line for line in fine.lines())
-    assert any("prompts and outputs are anonymous (never hit)" in line for line in fine.lines())
+    assert any(
+        "prompts and outputs are anonymous (they never hit)" in line for line in fine.lines()
+    )
 
 
 def test_ids_that_cover_answers_say_so() -> None:
