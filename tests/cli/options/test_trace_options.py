@@ -22,8 +22,8 @@ def simulate(tmp_path: Path, file: str, *options: str) -> int:
         ("vidur_lengths.csv", ["--rate", "2"], "arrival times drawn by rate=2"),
         ("vidur_lengths.csv", ["--arrivals", "gamma(cv=2)", "--rate", "2"], "drawn by gamma(cv=2"),
         ("tair_tokens.jsonl", ["--output-tokens", "uniform(3,9)"], "output lengths drawn by"),
-        ("bailian.jsonl", ["--answers", "next-turn"], "answers of 1 request have ids inferred"),
-        ("golden.json", ["--answers", "anonymous"], "the hit rate is a lower bound"),
+        ("bailian.jsonl", ["--output-ids", "next-turn"], "outputs of 1 request have ids that were"),
+        ("golden.json", ["--output-ids", "anonymous"], "hits are a lower bound"),
         ("fleet_sim.csv", ["--spread-ties"], "spread over 12 ms (--spread-ties)"),
         (
             "kv_cache_tester.jsonl",
