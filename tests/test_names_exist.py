@@ -26,7 +26,7 @@ NOT_READ = {"CHANGES.md", "tests/test_names_exist.py"}
 _DOTTED = re.compile(r"(?<![\w./@-])kvsim(?:\.[A-Za-z_]\w*)+(?![\w*/-])")
 _PATH = re.compile(rf"(?<![\w./<>-])((?:{'|'.join(FOLDERS)})/[\w./-]*\w)(?![\w*<>{{}}])")
 _SUFFIXES = (".py", ".toml", ".md", ".txt", ".css", ".js", ".html", ".svg")
-MADE_UP = re.compile(r"/(a|s|shortest_prompt|test_shortest_prompt)\.(py|svg)$|^examples/\w+\.md$")
+MADE_UP = re.compile(r"/(a|s|gateway)\.(py|svg)$|^examples/\w+\.md$")
 """Files that rules and walk-throughs name as examples, and pages made of examples."""
 THEIRS = {"benchmarks/serve.py"}
 """Files of other projects."""
@@ -108,7 +108,8 @@ def stale(name: str, text: str) -> list[str]:
     wrong = [
         f"{name}: {dotted} is not there"
         for dotted in sorted(set(_DOTTED.findall(text)))
-        if not is_there(dotted, patched=name.startswith("tests/"))
+        if not MADE_UP.search(f"{dotted.replace('.', '/')}.py")
+        and not is_there(dotted, patched=name.startswith("tests/"))
     ]
     for path in sorted({found.rstrip(".") for found in _PATH.findall(text)}):
         if path.endswith(_SUFFIXES) and path not in THEIRS and not MADE_UP.search(path):

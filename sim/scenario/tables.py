@@ -66,8 +66,8 @@ class Model:
     num_kv_heads: int | None = key(
         None,
         whole(1, optional=True),
-        "What if: full attention with so many KV heads, the weights as they are; `none`: the "
-        "model's own",
+        "What-if study: full attention with this number of KV heads and unchanged weights; "
+        "`none`: those of the model",
         unit="heads",
     )
 
@@ -85,13 +85,13 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """``[memory]``: terms of the pool that are known better than they are worked out, a rank.
+    """``[memory]``: known terms of the pool on each rank, instead of computed ones.
 
-    ``total`` replaces the card's memory, the others what is spent before KV. Keys that are left
-    open are worked out (docs/memory.md).
+    ``total`` replaces the memory of the card, and the others replace memory that is used before KV.
+    kvsim computes unset terms (docs/memory.md).
     """
 
-    total_bytes: int | None = key(None, size(), "In place of the card's memory", name="total")
+    total_bytes: int | None = key(None, size(), "Memory of the card", name="total")
     weights_bytes: int | None = key(
         None, size(or_zero=True), "Bytes of the weights", name="weights"
     )
@@ -102,13 +102,13 @@ class Memory:
         None, size(or_zero=True), "Bytes of captured graphs", name="graphs"
     )
     non_torch_bytes: int | None = key(
-        None, size(or_zero=True), "Bytes held outside torch", name="non_torch"
+        None, size(or_zero=True), "Bytes used outside torch", name="non_torch"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``[cost]``: where step times come from (docs/calibration.md).
+    """``[cost]``: the source of step times (docs/calibration.md).
 
     The times are the terms of ``cost.source = "linear"``.
     """
@@ -116,23 +116,23 @@ class Cost:
     source: str = key(
         "auto",
         text("'auto', 'profile', 'datasheet', 'linear', a profile's name or the path of its file"),
-        "Where step times come from; `auto`: the hardware's profile, else its datasheet",
+        "Source of step times; `auto`: the profile of the hardware, else its datasheet",
     )
     attention_factor: str = key(
         "same",
         choice("same", "own"),
-        "`own`: decode attention is charged by the memory layout in use, as far as the "
-        "profile knows it; `same`: one kernel for all layouts",
+        "`own`: the cost of decode attention depends on the memory layout, if the profile has "
+        "it; `same`: one kernel for all layouts",
     )
     base_ps: int | None = key(None, duration(), "`linear`: time of each step", name="base")
     per_prefill_token_ps: int | None = key(
-        None, duration(), "`linear`: time a prefill token", name="per_prefill_token"
+        None, duration(), "`linear`: time for each prefill token", name="per_prefill_token"
     )
     per_decode_seq_ps: int | None = key(
-        None, duration(), "`linear`: time a decoding request", name="per_decode_seq"
+        None, duration(), "`linear`: time for each decoding request", name="per_decode_seq"
     )
     per_context_token_ps: int | None = key(
-        None, duration(), "`linear`: time a context token", name="per_context_token"
+        None, duration(), "`linear`: time for each context token", name="per_context_token"
     )
     swap_alpha_ps: int | None = key(
         None,
@@ -143,14 +143,14 @@ class Cost:
     swap_bytes_per_s: int | None = key(
         None,
         size(),
-        "Bytes a second between card and host; `none`: the datasheet's",
+        "Bytes a second between card and host; `none`: as in the datasheet",
         name="swap_bandwidth",
     )
     per_copied_token_ps: int | None = key(
         None,
         duration(),
-        "Time a token whose KV is copied to another place of the pool; `none`: by the card's "
-        "bandwidth",
+        "Time for each token whose KV is copied within the pool; `none`: by the bandwidth of "
+        "the card",
         name="per_copied_token",
     )
 
@@ -166,24 +166,24 @@ class Engine:
     entry_point: str = key(
         "server",
         choice("server", "offline"),
-        "Whose defaults fill the keys that are left open: vLLM's API server or its offline class",
+        "Defaults for unset keys: those of vLLM's API server or of its offline class",
     )
     block_size: int | None = key(
         None,
         whole(1, optional=True),
-        "Tokens a block; `none`: 16, on a CPU 128, with a radix tree 1",
+        "Tokens in a block; `none`: 16, on a CPU 128, with a radix tree 1",
         unit="tokens",
     )
     num_gpu_blocks_override: int | None = key(
         None,
         whole(2, optional=True),
-        "Blocks of the pool, the null block included, in place of what memory would hold",
+        "Number of blocks, including the null block, instead of the number that fits",
         unit="blocks",
     )
     kv_memory_bytes: int | None = key(
         None,
         size(),
-        "Bytes for KV a rank, in place of what `gpu_memory_utilization` would leave",
+        "Bytes for KV on each rank, instead of the rest under `gpu_memory_utilization`",
         name="kv_memory",
     )
     kv_cache_dtype: str = key(
@@ -204,13 +204,13 @@ class Engine:
     max_model_len: int | None = key(
         None,
         whole(2, optional=True),
-        "Most tokens of prompt and output together; `none`: the model's",
+        "Largest number of tokens of prompt and output together; `none`: that of the model",
         unit="tokens",
     )
     max_num_seqs: int | None = key(
         None,
         whole(1, optional=True),
-        "Seats: most requests that run at a time; `none`: vLLM's default for the card",
+        "Largest number of running requests; `none`: vLLM's default for the card",
         unit="requests",
     )
     max_num_batched_tokens: int | None = key(
@@ -221,28 +221,28 @@ class Engine:
     )
     enable_prefix_caching: bool = key(True, flag(), "Whether prompts share blocks")
     enable_chunked_prefill: bool = key(
-        True, flag(), "Whether a prompt may be computed in several steps"
+        True, flag(), "Whether the engine can compute a prompt in several steps"
     )
     async_scheduling: bool | None = key(
         None,
         flag(optional=True),
-        "Whether a step is scheduled while the one before runs; `none`: as the engine's "
-        "default has it",
+        "Whether the engine schedules a step while the step before it runs; `none`: the "
+        "default of the engine",
     )
     kv_groups: tuple[KVGroup, ...] | None = key(
         None,
         kv_groups(),
-        "Layers by what they attend to, in the engine's order, in place of the model's own",
+        "KV groups by their attention, in the order of the engine, instead of those of the model",
         unit="tokens",
     )
     beam_turnover: float = key(
-        0.05, fraction(above_zero=True), "Share of the tokens after which beams are drawn anew"
+        0.05, fraction(above_zero=True), "Share of the tokens after which beams are drawn again"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """``[slo]``: what a request must keep to count as good; unset limits do not bind."""
+    """``[slo]``: limits that a request must meet to count as good; unset limits have no effect."""
 
     ttft_ps: int | None = key(None, duration(), "Longest time to first token", name="ttft")
     tpot_ps: int | None = key(

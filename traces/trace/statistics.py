@@ -58,9 +58,7 @@ class Arrivals(Part):
     span_s: float = key("s", "first to last")
     rate_per_s: float | None = key("/s")
     gap_cv: float | None = key("1", "standard deviation of the gaps by their mean")
-    iod: dict[int, float] = key(
-        "1", "dispersion in bins of so many seconds, none longer than the span"
-    )
+    iod: dict[int, float] = key("1", "dispersion in bins of this many seconds, up to the span")
 
     @classmethod
     def of(cls, arrival_ns: NDArray[np.int64]) -> Arrivals:
@@ -104,14 +102,12 @@ class Statistics(Part):
     """All of it."""
 
     rows: int = key("1", "rows of the file")
-    requests: int = key(
-        "1", "requests that the figures below cover, those without an output included"
-    )
+    requests: int = key("1", "requests in the statistics below, including requests without output")
     failed: int = key("1", "rows that the source calls failed")
     skipped: int = key("1", "rows that were left out")
     zero_outputs: int = key("1", "requests without an output")
     prompt: Lengths = key()
-    output: Lengths | None = key("", "outputs; `null` where the file does not have them")
+    output: Lengths | None = key("", "output lengths; `null` if the file has none")
     arrivals: Arrivals | None = key(
         "",
         "`null` where the file says no times, or all its sessions start at once: when they start "

@@ -199,7 +199,7 @@ def test_the_summary_counts_rows_prompts_and_all_tokens() -> None:
     assert found.cache.hit_tokens == 32
     assert found.latency.tpot_s.num == 2
     assert found.latency.tpot_s.max == pytest.approx(1e-3)
-    note = "1 request asks for several outputs, all as long as the trace says: each sample is"
+    note = "1 request asks for several outputs, all with the length in the trace: each sample is"
     assert any(text.startswith(note) for text in found.notes)
 
 
